@@ -1,0 +1,1 @@
+"""The optimizer: ask for suggestions, tell what they were worth."""

@@ -1,0 +1,1 @@
+"""Planner presets, policy filters and the load-predictor sub-sweep."""

@@ -1,7 +1,7 @@
 """The load-predictor knob: presets, the keys a dict entry may carry, and what an entry resolves to.
 
-Nothing heavy is imported here, so that the configuration can be validated in milliseconds. The defaults of the
-family fields are those of the planner's own ``PlannerConfig``.
+Nothing heavy is imported here, so that the configuration can be validated in milliseconds. The defaults of
+the family fields are those of the planner's own ``PlannerConfig``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _COUNTS: Final = frozenset({"prophet_window_size", "kalman_min_points"})
 class PredictorSpec:
     """One load predictor, fully spelled out.
 
-    ``name`` is the preset id, or a name made of the fields for a dict entry. Fields of other families are None.
-    ``prophet_window_size`` and ``kalman_min_points`` count windows; the Kalman noises are variances in the unit
-    of the series (log1p of it when ``load_predictor_log1p``).
+    ``name`` is the preset id, or a name made of the fields for a dict entry. Fields of other families are
+    None. ``prophet_window_size`` and ``kalman_min_points`` count windows; the Kalman noises are variances in
+    the unit of the series (log1p of it when ``load_predictor_log1p``).
     """
 
     name: str
@@ -64,7 +64,7 @@ class PredictorSpec:
     kalman_min_points: int | None = None
 
     def planner_fields(self) -> dict[str, str | bool | int | float]:
-        """The ``PlannerConfig`` fields this predictor sets: the family, log1p, and its own family's fields."""
+        """The ``PlannerConfig`` fields this predictor sets: family, log1p, and its own family's fields."""
         fields: dict[str, str | bool | int | float] = {
             "load_predictor": self.load_predictor,
             "load_predictor_log1p": self.load_predictor_log1p,

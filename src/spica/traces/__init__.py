@@ -1,1 +1,1 @@
-"""Request traces: readers for every format, checks with line numbers, conversion, synthesis and description."""
+"""Request traces: readers for every format, checks with line numbers, conversion, synthesis, description."""

@@ -72,7 +72,7 @@ def _missing(gathered: Gathered, line: int, key: str, row: Mapping[str, object])
 
 
 def read_tokens(gathered: Gathered, line: int, row: Mapping[str, object], key: str) -> int | None:
-    """A token count (whole, 0 to MAX_TOKENS); a text is read as in a CSV cell. None after noting a problem."""
+    """A token count (whole, 0 to MAX_TOKENS), also from a CSV cell. None after noting a problem."""
     value = row.get(key)
     if value is None or value == "":
         if key in row:
@@ -89,7 +89,7 @@ def read_tokens(gathered: Gathered, line: int, row: Mapping[str, object], key: s
     elif value < 0:
         gathered.add(line, f"{shown(value)} is negative", key=key)
     elif value > MAX_TOKENS:
-        gathered.add(line, f"{shown(value)} is no believable token count", key=key, allowed=f"up to {MAX_TOKENS}")
+        gathered.add(line, f"{shown(value)} is no believable token count, above {MAX_TOKENS}", key=key)
     else:
         return value
     return None
@@ -132,7 +132,7 @@ def read_session(gathered: Gathered, line: int, value: object, key: str) -> str 
 def read_hashes(
     gathered: Gathered, line: int, value: object, key: str, tokens: int | None, block: int
 ) -> tuple[int, ...] | None:
-    """Block ids: unsigned 64-bit, one per ``block`` prompt tokens. None when absent or after noting a problem."""
+    """Block ids: unsigned 64-bit, one per ``block`` prompt tokens. None if absent, or a problem was noted."""
     if value is None:
         return None
     if not isinstance(value, list):

@@ -32,7 +32,7 @@ FORMAT_ALIASES: Final[dict[str, TraceFormat]] = {
 
 
 def resolve_format(name: str, *, key: str = "trace_format") -> TraceFormat | None:
-    """The format called ``name``; None for ``auto`` (to be detected). TraceError with the nearest name if unknown."""
+    """The format called ``name``; None for ``auto`` (to be detected). TraceError if unknown."""
     for known in TRACE_FORMATS:
         if name == known:
             return known
@@ -55,8 +55,8 @@ def resolve_format(name: str, *, key: str = "trace_format") -> TraceFormat | Non
 class Request:
     """One request of a trace.
 
-    ``arrival_ms`` is in milliseconds from the origin of the trace, lengths are in tokens. ``hash_ids`` holds one
-    id per block of prompt tokens (the trace's ``block_size``), equal ids in equal positions meaning equal
+    ``arrival_ms`` is in milliseconds from the origin of the trace, lengths are in tokens. ``hash_ids`` holds
+    one id per block of prompt tokens (the trace's ``block_size``), equal ids in equal positions meaning equal
     content; None when the source says nothing about prefixes. ``delay_ms`` is a think time counted from the
     answer to the session's previous turn. ``line`` is where the row stood in its file (0: made, not read).
     """
@@ -75,11 +75,16 @@ class Request:
         return self.input_length + self.output_length
 
 
+NoteKind = Literal[
+    "sorted", "dropped", "clamped", "rebased", "ignored", "flattened", "filled", "regrouped", "cut"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class TraceNote:
     """Something done to a trace on the way in (or out), with the number of rows it concerned."""
 
-    kind: Literal["sorted", "dropped", "clamped", "rebased", "ignored", "flattened", "filled", "regrouped", "cut"]
+    kind: NoteKind
     count: int
     message: str
 
@@ -91,9 +96,9 @@ class TraceNote:
 class Trace:
     """A checked trace: requests by arrival, and what was done to the source to get there.
 
-    ``block_size`` is the number of prompt tokens each hash id stands for. With ``closed_sessions`` a turn of a
-    session is sent only after the answer to the one before it (as the replay does when rows carry a session id);
-    otherwise sessions are only a label and every request arrives at its own time.
+    ``block_size`` is the number of prompt tokens each hash id stands for. With ``closed_sessions`` a turn of
+    a session is sent only after the answer to the one before it (as the replay does when rows carry a session
+    id); otherwise sessions are only a label and every request arrives at its own time.
     """
 
     requests: tuple[Request, ...]

@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import BinaryIO, Final, cast
 
 from spica.errors import Problem, TraceError
 from spica.traces.collect import Gathered
@@ -19,7 +19,7 @@ def _refuse(path: Path, message: str, remedy: str = "") -> TraceError:
     return TraceError(Problem(message, where=str(path), remedy=remedy))
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> BinaryIO:
     """The file's (unpacked) bytes. TraceError when it is missing, a directory, empty or unreadable."""
     try:
         if path.is_dir():
@@ -37,12 +37,12 @@ def _open(path: Path) -> IO[bytes]:
         stream.close()
         raise _refuse(path, "is empty", "a trace holds one request per row")
     if magic == _GZIP_MAGIC:
-        return gzip.open(stream, "rb")
+        return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
     return stream
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and the lines without their ends. TraceError for what is not UTF-8 or broken gzip."""
+    """Line numbers from 1 and the lines without their ends. TraceError if not UTF-8 or broken gzip."""
     number = 0
     with _open(path) as stream:
         try:

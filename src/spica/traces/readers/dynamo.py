@@ -1,7 +1,8 @@
 """Dynamo request traces, schema ``dynamo.request.trace.v1``: one event per line, bare or under ``event``.
 
 Only ``request_end`` events are requests; they carry ``request.request_received_ms``,
-``request.output_tokens`` and ``request.replay`` with ``trace_block_size``, ``input_length`` and ``input_sequence_hashes``.
+``request.output_tokens`` and ``request.replay`` with ``trace_block_size``, ``input_length`` and
+``input_sequence_hashes``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the sweep asks of an optimizer, and the values that pass between them.
 
 A study space is flat: floats, discretes and categoricals. An optimizer is asked for suggestions and told
-observations; it must be a deterministic function of its space, objectives, seed and the sequence of calls, so
-that a resumed run, which repeats the calls from the ledger, continues exactly where it was.
+observations; what it suggests next is a deterministic function of its space, objectives, seed, what it has
+suggested so far and what it has been told, so that a resumed run continues exactly where it was.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ class FloatParameter:
     high: float
     default: float
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(
+                f"{self.name}: a float parameter needs low < high, got [{self.low}, {self.high}]"
+            )
+        if not self.low <= self.default <= self.high:
+            raise ValueError(f"{self.name}: default {self.default} is outside [{self.low}, {self.high}]")
+
 
 @dataclass(frozen=True, slots=True)
 class DiscreteParameter:
@@ -35,6 +43,15 @@ class DiscreteParameter:
     default: float
     log: bool = False
 
+    def __post_init__(self) -> None:
+        _check_choices(self.name, self.choices, self.default)
+        if any(a >= b for a, b in zip(self.choices, self.choices[1:], strict=False)):
+            raise ValueError(f"{self.name}: choices must ascend: {self.choices}")
+        if not all(math.isfinite(c) for c in self.choices):
+            raise ValueError(f"{self.name}: choices must be finite: {self.choices}")
+        if self.log and self.choices[0] <= 0:
+            raise ValueError(f"{self.name}: log scaling needs positive choices: {self.choices}")
+
 
 @dataclass(frozen=True, slots=True)
 class CategoricalParameter:
@@ -44,8 +61,20 @@ class CategoricalParameter:
     choices: tuple[str, ...]
     default: str
 
+    def __post_init__(self) -> None:
+        _check_choices(self.name, self.choices, self.default)
+
 
 Parameter = FloatParameter | DiscreteParameter | CategoricalParameter
+
+
+def _check_choices(name: str, choices: Sequence[Value], default: Value) -> None:
+    if len(choices) < 2:
+        raise ValueError(f"{name}: a searched parameter needs at least two choices; inject {choices} instead")
+    if len(set(choices)) != len(choices):
+        raise ValueError(f"{name}: duplicate choices: {choices}")
+    if default not in choices:
+        raise ValueError(f"{name}: default {default!r} is not among {choices}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +96,8 @@ class Suggestion:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a suggestion was worth: one finite label per objective, or None when it could not be scored
-    (infeasible, failed, timed out, unsupported). ``repeats`` is how many measurements a label is the mean of."""
+    (infeasible, failed, timed out, unsupported). ``repeats`` is how many measurements a label is the mean of.
+    """
 
     suggestion: Suggestion
     labels: tuple[float, ...] | None
@@ -76,6 +106,25 @@ class Observation:
     def __post_init__(self) -> None:
         if self.labels is not None and not all(math.isfinite(v) for v in self.labels):
             raise ValueError(f"labels must be finite, or None for a trial without a score: {self.labels}")
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1: {self.repeats}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One past ``ask`` of a run that is being resumed, and what it answered."""
+
+    suggestions: tuple[Suggestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One past ``tell`` of a run that is being resumed."""
+
+    observations: tuple[Observation, ...]
+
+
+Event = Asked | Told
 
 
 class Optimizer(Protocol):
@@ -86,7 +135,18 @@ class Optimizer(Protocol):
         ...
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Results of earlier suggestions, in any order; each suggestion is told once."""
+        """Results of earlier suggestions, in any order; each suggestion is told once.
+
+        Raises ValueError for a suggestion that was never asked or is already told, or for a wrong number of
+        labels.
+        """
+        ...
+
+    def restore(self, history: Sequence[Event]) -> None:
+        """Take over the past of an interrupted run, without computing any suggestion again.
+
+        Only before the first ``ask``. Afterwards ``ask`` answers as the uninterrupted optimizer would have.
+        """
         ...
 
 
@@ -96,9 +156,24 @@ class Study:
 
     ``identity`` maps a point to the key of the candidate it decodes to: points with equal keys are the same
     candidate. An optimizer may use it to avoid suggesting what was measured before; None when unknown.
+
+    ``canonical`` maps a point to the point that stands for its candidate: inert parameters at their defaults,
+    projected ones at the values the projection realised. It must stay in the space, keep the identity
+    (``identity(canonical(p)) == identity(p)``) and be idempotent. With it the optimizer models candidates
+    instead of the many latent points behind each, and suggests canonical points. It need not be complete.
     """
 
     parameters: tuple[Parameter, ...]
     objectives: tuple[Objective, ...]
     seed: int
     identity: Callable[[Values], str] | None = None
+    canonical: Callable[[Values], Values] | None = None
+
+    def __post_init__(self) -> None:
+        names = [p.name for p in self.parameters]
+        if len(set(names)) != len(names):
+            raise ValueError(f"duplicate parameter names: {names}")
+        if not self.objectives or len({o.name for o in self.objectives}) != len(self.objectives):
+            raise ValueError(f"a study needs one or more distinct objectives: {self.objectives}")
+        if self.seed < 0:
+            raise ValueError(f"the seed must not be negative: {self.seed}")

@@ -1,0 +1,215 @@
+"""The strategy of the sweep: space-filling seeds, then Vizier's Gaussian process over a pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spica.optimize import acquisition, candidates, labels
+from spica.optimize.history import AskTell, History
+from spica.optimize.protocol import Study
+from spica.optimize.sampling import enumerate_rows, fresh_or_repeated, quasi_random, unseen
+from spica.optimize.space import Rows, Space
+from spica.optimize.vizier_gp import Posterior, Surrogate, warp
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Numbers of the strategy; the defaults are what ``bench/optimizer_quality.py`` was tuned to."""
+
+    seeds: int = 8
+    """Suggestions before the model is used, the default point among them."""
+    restarts: int = 1
+    """Random starts of a hyper-parameter fit beside Vizier's fixed one."""
+    enumerate_up_to: int = 2048
+    """Spaces with at most this many points (floats on a grid) are enumerated."""
+    tiny: int = 24
+    """Spaces with at most this many candidates are swept in a space-filling order, without a model."""
+    spread: int = 320
+    """Points of a pool drawn from the whole space."""
+    mutated: int = 352
+    """Points of a pool drawn near the best observed ones."""
+    refined: int = 320
+    """Points drawn near the best of a pool, for a second look."""
+    parents: int = 6
+    """Observed points whose neighbourhoods are searched."""
+    fit_up_to: int = 304
+    """Observations a model is fitted to; beyond, the best half and the latest half of this many."""
+    acquisition: str = "ei"
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What a model is given: rows ``(n, width)``, warped labels ``(n, k)``, pending rows ``(p, width)``."""
+
+    rows: Rows
+    labels: Array
+    scored: NDArray[np.bool_]
+    pending: Rows
+
+
+class GaussianProcessStrategy:
+    """Proposes from the past alone; what it keeps between calls are caches of pure results."""
+
+    def __init__(self, study: Study, settings: Settings = Settings()) -> None:
+        self._study = study
+        self._settings = settings
+        self._space = Space(study)
+        self._surrogate = Surrogate(restarts=settings.restarts)
+
+    @cached_property
+    def _everything(self) -> Rows | None:
+        """One row per candidate of a space small enough to enumerate; None for a large one."""
+        rows = enumerate_rows(self._space, self._settings.enumerate_up_to)
+        if rows is None:
+            return None
+        return np.array(unseen(self._space, rows, frozenset(), len(rows)))
+
+    def propose(self, past: History, count: int) -> Rows:
+        if self._space.width == 0:
+            return np.zeros((count, 0))
+        seeds = self._seeds(past, count)
+        if len(seeds) >= count:
+            return seeds[:count]
+        rest = self._modelled(past, count - len(seeds), frozenset(self._space.key(r) for r in seeds))
+        return np.vstack([seeds, rest]) if len(seeds) else rest
+
+    def _seeds(self, past: History, count: int) -> Rows:
+        """Space-filling points while they are due, or as long as there is nothing to learn from."""
+        wanted = min(count, max(self._settings.seeds - past.asked_count, 0))
+        tiny = self._everything is not None and len(self._everything) <= self._settings.tiny
+        if tiny or not any(o.labels is not None for o in past.told()):
+            wanted = count
+        if not wanted:
+            return np.zeros((0, self._space.width))
+        pool = quasi_random(self._space, 16 * wanted + 4 * past.asked_count + 16, self._study.seed)
+        if tiny and self._everything is not None:
+            pool = np.vstack([pool, self._everything])
+        return fresh_or_repeated(past, pool, wanted)
+
+    def _modelled(self, past: History, count: int, also_seen: frozenset[str]) -> Rows:
+        seen = past.keys | also_seen
+        data = self._data(past)
+        rng = np.random.default_rng([self._study.seed, past.asked_count])
+        if self._everything is not None and len(self._everything) - len(seen) <= count:
+            left = unseen(self._space, self._everything, seen, count)
+            return self._topped_up(past, left, count)
+        models = [
+            self._surrogate.fit(self._space.features(data.rows), column, seed=past.asked_count)
+            for column in data.labels.T
+        ]
+        pool = self._pool(models, data, rng)
+        picked = self._pick(models, data, pool, seen, count)
+        return self._topped_up(past, [pool[i] for i in picked], count)
+
+    def _topped_up(self, past: History, rows: list[Rows], count: int) -> Rows:
+        """``rows`` and, when they are too few, whatever unseen points remain to be found, else repeats."""
+        if len(rows) == count:
+            return np.array(rows)
+        wanted = 16 * count + 4 * past.asked_count + 16
+        more = fresh_or_repeated(past, quasi_random(self._space, wanted, self._study.seed + 1), count)
+        have = {self._space.key(r) for r in rows}
+        rest = [r for r in more if self._space.key(r) not in have] + list(more)
+        return np.array([*rows, *islice(rest, count - len(rows))])
+
+    def _data(self, past: History) -> _Data:
+        told = past.told()
+        raw = labels.upward(told, self._study.objectives)
+        scored = ~np.isnan(raw).any(axis=1)
+        columns = [warp(labels.with_penalties(column)) for column in raw.T]
+        table = np.stack(columns, axis=1)
+        keep = self._training_subset(table)
+        rows = past.rows([o.suggestion.id for o in told])
+        return _Data(rows[keep], table[keep], scored[keep], past.rows(past.pending_ids()))
+
+    def _training_subset(self, table: Array) -> NDArray[np.intp]:
+        limit = self._settings.fit_up_to
+        if len(table) <= limit:
+            return np.arange(len(table))
+        best = np.argsort(-table.max(axis=1), kind="stable")[: limit // 2]
+        latest = np.setdiff1d(np.arange(len(table)), best)[-(limit - len(best)) :]
+        return np.sort(np.concatenate([best, latest]))
+
+    def _parents(self, data: _Data) -> Rows:
+        rows, table = data.rows[data.scored], data.labels[data.scored]
+        if table.shape[1] == 1:
+            return rows[np.argsort(-table[:, 0], kind="stable")[: self._settings.parents]]
+        front = acquisition.non_dominated(table)
+        on_front = (table[:, None, :] == front[None, :, :]).all(axis=2).any(axis=1)
+        return rows[on_front]
+
+    def _pool(self, models: list[Posterior], data: _Data, rng: np.random.Generator) -> Rows:
+        """Candidates to choose from: all of a small space, else spread ones, neighbours, a second look."""
+        if self._everything is not None:
+            return self._everything
+        settings, space = self._settings, self._space
+        parents = self._parents(data)
+        near = np.vstack([candidates.one_step(space, parent) for parent in parents[:2]])
+        spread = quasi_random(space, settings.spread, int(rng.integers(2**31)))
+        moved = candidates.mutations(space, parents, settings.mutated, rng)
+        pool = self._canonical(np.vstack([spread, near, moved]))[:1000]
+        score = self._marginal_score(models, data, pool)
+        top = pool[np.argsort(-score, kind="stable")[:160]]
+        refined = candidates.mutations(space, top[:12], settings.refined, rng)
+        near = np.vstack([candidates.one_step(space, row) for row in top[:3]])
+        return self._canonical(np.vstack([top, near, refined]))[:800]
+
+    def _canonical(self, rows: Rows) -> Rows:
+        if self._study.canonical is not None:
+            rows = np.array([self._space.canonical(row) for row in rows])
+        return candidates.unique_rows(rows)
+
+    def _marginal_score(self, models: list[Posterior], data: _Data, pool: Rows) -> Array:
+        return self._score(self._beliefs(models, pool), data, [])
+
+    def _beliefs(self, models: list[Posterior], rows: Rows) -> acquisition.Beliefs:
+        joints = [model.joint(self._space.features(rows)) for model in models]
+        return acquisition.Beliefs(
+            np.array([mean for mean, _ in joints]),
+            np.array([covariance for _, covariance in joints]),
+            np.array([model.noise for model in models]),
+        )
+
+    def _score(self, beliefs: acquisition.Beliefs, data: _Data, taken: list[int]) -> Array:
+        means, deviations = beliefs.means, beliefs.deviations
+        if len(means) == 1:
+            best = max([float(data.labels.max()), *means[0][taken]])
+            if self._settings.acquisition == "ucb":
+                return np.asarray(means[0] + 1.8 * deviations[0])
+            return acquisition.log_expected_improvement(means[0], deviations[0], best)
+        known = data.labels[data.scored]
+        reference = data.labels.min(axis=0) - 0.1
+        points = np.vstack([known, means[:, taken].T])
+        front = acquisition.non_dominated(points)
+        return acquisition.expected_hypervolume_gain(means, deviations, front, reference)
+
+    def _pick(
+        self, models: list[Posterior], data: _Data, pool: Rows, seen: frozenset[str], count: int
+    ) -> list[int]:
+        held = len(data.pending)
+        beliefs = self._beliefs(models, np.vstack([data.pending, pool]))
+        taken = set(seen)
+
+        def allowed(index: int) -> bool:
+            key = self._space.key(pool[index - held])
+            fresh = key not in taken
+            taken.add(key)
+            return fresh
+
+        picked = acquisition.greedy_batch(
+            beliefs, lambda b, t: self._score(b, data, t), list(range(held)), allowed, count
+        )
+        return [i - held for i in picked]
+
+
+class GaussianProcessOptimizer(AskTell):
+    """``Optimizer`` on Vizier's Gaussian process."""
+
+    def __init__(self, study: Study, settings: Settings = Settings()) -> None:
+        super().__init__(study, GaussianProcessStrategy(study, settings))

@@ -1,0 +1,147 @@
+"""The Gaussian process of Vizier's GP-UCB-PE designer, fitted and read without recompiling.
+
+The only importer of ``vizier`` (pinned exactly: the designer's module is private). The designer's own
+``suggest`` traces and compiles its acquisition optimizer anew in every call; here its parts are used one by
+one: its label warper, its hyper-parameter fit, and its cached posterior. Rows and feature widths are padded to few
+sizes, so that one set of compiled programs serves every study, in this process and, through the compilation
+cache, in the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+from vizier import pyvizier as vz
+from vizier._src.algorithms.designers import gp_ucb_pe
+from vizier._src.algorithms.designers.gp import output_warpers
+from vizier._src.jax import stochastic_process_model as sp
+from vizier._src.jax import types
+from vizier.jax import optimizers
+
+from spica.optimize.space import Features
+
+Array = NDArray[np.float64]
+
+# Numbers of observations that programs are compiled for; beyond the last, it doubles.
+ROW_RUNGS = (48, 96, 176, 304)
+# Feature columns of each kind are padded to multiples of this.
+_WIDTH_STEP = 8
+# Points whose joint posterior is read in one call.
+POOL_RUNGS = (256, 1024)
+
+
+def padded(size: int, rungs: tuple[int, ...]) -> int:
+    """The smallest rung that holds ``size``; beyond the last it doubles."""
+    for rung in rungs:
+        if size <= rung:
+            return rung
+    rung = rungs[-1]
+    while rung < size:
+        rung *= 2
+    return rung
+
+
+def warp(labels: Array) -> Array:
+    """Vizier's default warping of finite labels that are to be maximised. Shape ``(n,)`` to ``(n,)``.
+
+    The lower half is spread by rank and good values are pulled apart; the order is kept.
+    """
+    warper = output_warpers.create_default_warper()
+    return np.asarray(warper.warp(labels[:, None].astype(np.float64)), dtype=np.float64)[:, 0]
+
+
+def _widths(features: Features) -> tuple[int, int]:
+    def up(n: int) -> int:
+        return max(_WIDTH_STEP, -(-n // _WIDTH_STEP) * _WIDTH_STEP)
+
+    return up(features.continuous.shape[1]), up(features.categorical.shape[1])
+
+
+def _model_input(features: Features, rows: int) -> types.ModelInput:
+    continuous, categorical = _widths(features)
+    return types.ModelInput(
+        continuous=types.PaddedArray.from_array(features.continuous, (rows, continuous), fill_value=0.0),
+        categorical=types.PaddedArray.from_array(features.categorical, (rows, categorical), fill_value=0),
+    )
+
+
+@eqx.filter_jit
+def _joint(predictive: Any, xs: types.ModelInput) -> tuple[jax.Array, jax.Array]:
+    posterior = predictive.predict(xs)
+    return posterior.mean(), posterior.covariance()
+
+
+@eqx.filter_jit
+def _precompute(model: Any, data: types.ModelData) -> Any:
+    return model.precompute_predictive(data)
+
+
+def _one_thread() -> Any:
+    # The variables that limit BLAS threads are read when a library is loaded, which may be before our time.
+    return ThreadpoolController().limit(limits=1, user_api="blas")
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A fitted Gaussian process, in the units of the labels it was fitted to."""
+
+    predictive: Any
+    noise: float
+    """Variance of the observation noise."""
+    parameters: dict[str, Array]
+    """Fitted hyper-parameters by Vizier's names."""
+
+    def joint(self, features: Features) -> tuple[Array, Array]:
+        """Mean ``(m,)`` and covariance ``(m, m)`` of the noise-free function at ``m`` points."""
+        count = len(features)
+        rows = padded(count, POOL_RUNGS)
+        with _one_thread():
+            mean, covariance = jax.block_until_ready(_joint(self.predictive, _model_input(features, rows)))
+        joint = np.array(covariance)[:count, :count]
+        # The distribution is that of an observation; take the noise off again.
+        joint[np.diag_indices(count)] = np.maximum(joint.diagonal() - self.noise, 1e-12)
+        return np.array(mean)[:count], joint
+
+
+class Surrogate:
+    """Fits Vizier's Gaussian process to observations.
+
+    ``restarts`` random starts of the hyper-parameter fit are tried beside Vizier's fixed one.
+    """
+
+    def __init__(self, *, restarts: int = 1, max_iterations: int = 50) -> None:
+        problem = vz.ProblemStatement()
+        # The designer wants a problem; fitting reads the data alone.
+        problem.search_space.root.add_float_param("x", 0.0, 1.0)
+        goal = vz.ObjectiveMetricGoal.MAXIMIZE
+        problem.metric_information.append(vz.MetricInformation("y", goal=goal))
+        options = optimizers.LbfgsBOptions(num_line_search_steps=20, tol=1e-5, maxiter=max_iterations)
+        self._designer = gp_ucb_pe.VizierGPUCBPEBandit(
+            problem,
+            ard_optimizer=optimizers.JaxoptScipyLbfgsB(options=options),
+            ard_random_restarts=restarts,
+            rng=jax.random.PRNGKey(0),
+        )
+
+    def fit(self, features: Features, labels: Array, seed: int) -> Posterior:
+        """The process given ``labels`` (shape ``(n,)``, finite, to be maximised) at ``n >= 1`` points."""
+        rows = padded(len(features), ROW_RUNGS)
+        data = types.ModelData(
+            features=_model_input(features, rows),
+            labels=types.PaddedArray.from_array(labels[:, None], (rows, 1), fill_value=np.nan),
+        )
+        key = jax.random.PRNGKey(seed)
+        with _one_thread():
+            fitted = self._designer._build_gp_model_and_optimize_parameters(data, key)
+            # The fit returns an ensemble of one; without that dimension the posterior has a covariance.
+            single = jax.tree_util.tree_map(lambda leaf: leaf[0], fitted.params)
+            model = sp.StochasticProcessWithCoroutine(fitted.coroutine, single)
+            predictive = jax.block_until_ready(_precompute(model, data))
+        parameters = {name: np.asarray(value) for name, value in single.items()}
+        return Posterior(predictive, float(parameters["observation_noise_variance"]), parameters)

@@ -130,8 +130,8 @@ def write_mooncake(trace: Trace, path: str | Path, *, block_size: int | None = N
 
     Timestamps are in ms: whole numbers where they are whole, else as they stand. ``block_size`` is the
     number of tokens per hash id in the file (default: the trace's own). Session ids and delays are written
-    only for closed sessions, because the replay holds a turn back until the answer to the one before it. Rows without
-    hash ids are written without; :func:`fill_hash_ids` first makes a file the replay takes.
+    only for closed sessions, because the replay holds a turn back until the answer to the one before it.
+    Rows without hash ids are written without; :func:`fill_hash_ids` first makes a file the replay takes.
     StackError when the file cannot be written.
     """
     path = Path(path)
@@ -152,8 +152,8 @@ def prepare_replay_file(trace: Trace, out_dir: str | Path, *, block_size: int = 
     """Write the file a replay is fed with (``trace_format="mooncake"``, ``trace_block_size=block_size``).
 
     It holds exactly the requests of ``trace`` in order, with hash ids in every row. For a clean mooncake
-    source the replay's result is the one the source itself gives. Pass ``block_size=trace.block_size`` to keep finer
-    blocks (Dynamo traces) as they were recorded. The folder is made if need be.
+    source the replay's result is the one the source itself gives. Pass ``block_size=trace.block_size`` to
+    keep finer blocks (Dynamo traces) as they were recorded. The folder is made if need be.
     """
     out_dir = Path(out_dir)
     try:

@@ -75,7 +75,7 @@ def _figure(result: IntervalResult) -> Any:
 
 
 def predictor_plot(result: PredictorSweepResult) -> str:
-    """A page with one figure per swept interval: the trace's windows and what each predictor forecast for them.
+    """A page with one figure per swept interval: the trace's windows and each predictor's forecasts.
 
     The winner and the constant baseline are shown, the others can be switched on in the legend. A result
     without swept intervals gives a page that says why.

@@ -1,0 +1,109 @@
+"""A trace's description for the terminal, and as an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from spica.traces.info import PERCENTILES, Distribution, TraceInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from spica.traces.model import Trace
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+def bars(counts: Sequence[int]) -> str:
+    """One character per count: a blank for 0, else a bar whose height is the count's share of the largest."""
+    top = max(counts, default=0)
+    return "".join(" " if c == 0 else _BARS[min(len(_BARS) - 1, c * len(_BARS) // (top + 1))] for c in counts)
+
+
+def _facts(info: TraceInfo) -> list[tuple[str, str]]:
+    rate = "all at once" if info.rate_rps is None else f"{info.rate_rps:.4g} requests/s"
+    burst = f"peak window {info.peak_to_mean:.2f} x the mean"
+    if info.interarrival_cv is not None:
+        burst = f"gaps vary by {info.interarrival_cv:.2f} of their mean (Poisson: 1), {burst}"
+    reuse = "no prefix information (hash_ids)"
+    if info.reuse_ratio is not None:
+        reuse = f"{100 * info.reuse_ratio:.1f}% of prompt tokens at an infinite cache"
+        if info.rows_with_hashes < info.requests:
+            reuse += f" ({info.requests - info.rows_with_hashes} rows say nothing)"
+    facts = [
+        ("format", info.format),
+        ("requests", f"{info.requests}"),
+        ("span", f"{info.span_s:.3f} s"),
+        ("rate", rate),
+        ("prompt tokens", f"{info.prompt_tokens}"),
+        ("output tokens", f"{info.output_tokens}"),
+        ("prefix reuse", reuse),
+        ("burstiness", burst),
+    ]
+    if info.sessions:
+        facts.append(("sessions", f"{info.sessions}"))
+    return facts
+
+
+def _lengths(info: TraceInfo) -> list[tuple[str, Distribution]]:
+    return [("prompt", info.input_length), ("output", info.output_length), ("both", info.total_length)]
+
+
+def render_info(info: TraceInfo) -> RenderableType:
+    """Tables of facts, lengths and context fits, and a small picture of the arrival rate."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    facts = Table(show_header=False, box=None, title=Text(info.source), title_justify="left")
+    for name, value in _facts(info):
+        facts.add_row(name, Text(value))
+    lengths = Table(title="tokens per request", title_justify="left")
+    for column in ("", "mean", "min", *(f"p{p}" for p in PERCENTILES), "max"):
+        lengths.add_column(column, justify="right", no_wrap=True)
+    for name, one in _lengths(info):
+        middle = [f"{value:.0f}" for _, value in one.percentiles]
+        lengths.add_row(name, f"{one.mean:.1f}", str(one.minimum), *middle, str(one.maximum))
+    fits = Table(title="requests that fit a context length", title_justify="left")
+    for length, _ in info.fits:
+        fits.add_column(str(length), justify="right", no_wrap=True)
+    fits.add_row(*(f"{100 * share:.1f}%" for _, share in info.fits))
+    picture = Text(
+        f"arrivals per {info.window_s:g} s, up to {max(info.counts)}:\n|{bars(info.counts)}|", no_wrap=True
+    )
+    notes = [Text(f"note: {note}") for note in info.notes]
+    return Group(facts, Text(), lengths, Text(), fits, Text(), picture, *notes)
+
+
+def trace_html(trace: Trace, info: TraceInfo) -> str:
+    """A page that needs no network: arrivals and tokens over time, and the two length histograms."""
+    from html import escape
+
+    from plotly.subplots import make_subplots
+
+    origin = trace.requests[0].arrival_ms
+    asked = [0] * len(info.counts)
+    for row in trace.requests:
+        asked[int((row.arrival_ms - origin) / (info.window_s * 1000))] += row.total_tokens
+    times = [i * info.window_s for i in range(len(info.counts))]
+    titles = (
+        f"requests per {info.window_s:g} s",
+        f"tokens asked for per {info.window_s:g} s",
+        "prompt tokens",
+        "output tokens",
+    )
+    figure = make_subplots(rows=2, cols=2, subplot_titles=titles)
+    figure.add_bar(x=times, y=list(info.counts), row=1, col=1)
+    figure.add_bar(x=times, y=asked, row=1, col=2)
+    figure.add_histogram(x=[r.input_length for r in trace.requests], nbinsx=50, row=2, col=1)
+    figure.add_histogram(x=[r.output_length for r in trace.requests], nbinsx=50, row=2, col=2)
+    figure.update_layout(showlegend=False, height=800, template="plotly_white", bargap=0.05)
+    facts = "\n".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _facts(info))
+    notes = "\n".join(f"<li>{escape(note)}</li>" for note in info.notes)
+    name = escape(info.source)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title></head>\n<body>\n'
+        f"<h1>{name}</h1>\n<table>\n{facts}\n</table>\n<ul>\n{notes}\n</ul>\n"
+        f"{figure.to_html(full_html=False, include_plotlyjs=True)}\n</body></html>\n"
+    )

@@ -134,12 +134,12 @@ def _zero_lengths(requests: Iterable[Request], policy: ZeroOutput) -> tuple[list
             kept.append(request)
     notes: list[TraceNote] = []
     if no_input:
-        notes.append(TraceNote("dropped", no_input, f"{no_input} rows with an empty prompt were dropped"))
+        notes.append(TraceNote("dropped", no_input, f"dropped {no_input} row(s) with an empty prompt"))
     if no_output and policy == "drop":
-        message = f"{no_output} rows with no output (failed or cancelled requests) were dropped"
+        message = f"dropped {no_output} row(s) without output (failed or cancelled requests)"
         notes.append(TraceNote("dropped", no_output, message))
     elif no_output:
-        notes.append(TraceNote("clamped", no_output, f"{no_output} rows with no output count as 1 token"))
+        notes.append(TraceNote("clamped", no_output, f"{no_output} row(s) without output count as 1 token"))
     return kept, notes
 
 
@@ -149,7 +149,9 @@ def _order(requests: list[Request], relative: bool) -> tuple[list[Request], list
     late = sum(b.arrival_ms < a.arrival_ms for a, b in pairwise(requests))
     if late:
         requests = sorted(requests, key=lambda r: r.arrival_ms)
-        notes.append(TraceNote("sorted", late, f"rows were not in arrival order ({late} steps back): sorted"))
+        notes.append(
+            TraceNote("sorted", late, f"rows were not in arrival order ({late} step(s) back): sorted")
+        )
     origin = requests[0].arrival_ms if requests else 0.0
     if origin and (not relative or origin >= EPOCH_MS):
         requests = [replace(r, arrival_ms=round(r.arrival_ms - origin, 6)) for r in requests]

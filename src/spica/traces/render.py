@@ -50,8 +50,18 @@ def _lengths(info: TraceInfo) -> list[tuple[str, Distribution]]:
     return [("prompt", info.input_length), ("output", info.output_length), ("both", info.total_length)]
 
 
+def _length_rows(info: TraceInfo) -> list[tuple[str, list[str]]]:
+    """A statistic per row, with its value for prompts, outputs and both."""
+    columns = [one for _, one in _lengths(info)]
+    rows = [("mean", [f"{d.mean:.1f}" for d in columns]), ("min", [str(d.minimum) for d in columns])]
+    rows += [(f"p{p}", [f"{d.percentile(p):.0f}" for d in columns]) for p in PERCENTILES]
+    return [*rows, ("max", [str(d.maximum) for d in columns])]
+
+
 def render_info(info: TraceInfo) -> RenderableType:
     """Tables of facts, lengths and context fits, and a small picture of the arrival rate."""
+    from rich.box import SIMPLE
+    from rich.columns import Columns
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -59,21 +69,22 @@ def render_info(info: TraceInfo) -> RenderableType:
     facts = Table(show_header=False, box=None, title=Text(info.source), title_justify="left")
     for name, value in _facts(info):
         facts.add_row(name, Text(value))
-    lengths = Table(title="tokens per request", title_justify="left")
-    for column in ("", "mean", "min", *(f"p{p}" for p in PERCENTILES), "max"):
+    lengths = Table(title="tokens per request", title_justify="left", box=SIMPLE)
+    for column in ("", *(name for name, _ in _lengths(info))):
         lengths.add_column(column, justify="right", no_wrap=True)
-    for name, one in _lengths(info):
-        middle = [f"{value:.0f}" for _, value in one.percentiles]
-        lengths.add_row(name, f"{one.mean:.1f}", str(one.minimum), *middle, str(one.maximum))
-    fits = Table(title="requests that fit a context length", title_justify="left")
-    for length, _ in info.fits:
-        fits.add_column(str(length), justify="right", no_wrap=True)
-    fits.add_row(*(f"{100 * share:.1f}%" for _, share in info.fits))
+    for label, values in _length_rows(info):
+        lengths.add_row(label, *values)
+    fits = Table(title="requests that fit", title_justify="left", box=SIMPLE)
+    fits.add_column("context", justify="right")
+    fits.add_column("fit", justify="right")
+    for length, share in info.fits:
+        fits.add_row(str(length), f"{100 * share:.1f}%")
     picture = Text(
         f"arrivals per {info.window_s:g} s, up to {max(info.counts)}:\n|{bars(info.counts)}|", no_wrap=True
     )
     notes = [Text(f"note: {note}") for note in info.notes]
-    return Group(facts, Text(), lengths, Text(), fits, Text(), picture, *notes)
+    tables = Columns([lengths, fits], padding=(0, 4))
+    return Group(facts, Text(), tables, picture, *notes)
 
 
 def trace_html(trace: Trace, info: TraceInfo) -> str:

@@ -193,17 +193,18 @@ def _shared_prefix(rng: random.Random, spec: SynthSpec) -> list[Request]:
     return rows
 
 
+def _turns(rng: random.Random, mean: float) -> int:
+    """A geometric number of turns, at least 1, with the given mean."""
+    return 1 if mean == 1 else 1 + int(rng.expovariate(-math.log1p(-1 / mean)))
+
+
 def _sessions(rng: random.Random, spec: SynthSpec) -> list[Request]:
     """Conversations: each turn's prompt is the last prompt, its answer and something new."""
     fresh = count()
     rows: list[Request] = []
     starts = _thinned(rng, spec.duration, spec.rate / spec.turns, lambda _: spec.rate / spec.turns)
     for number, start in enumerate(starts):
-        turns = (
-            1
-            if spec.turns == 1
-            else 1 + int(rng.expovariate(1 / math.log(spec.turns / (spec.turns - 1)) ** -1))
-        )
+        turns = _turns(rng, spec.turns)
         history, at = 0, start
         whole: list[int] = []
         delay: float | None = None

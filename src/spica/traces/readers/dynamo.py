@@ -66,15 +66,26 @@ def _object(
     return None
 
 
+def _arrival(
+    gathered: Gathered, line: int, event: Mapping[str, object], request: Mapping[str, object]
+) -> float | None:
+    """When the request was received; else, as the replay does, its end less the time it took (if recorded)."""
+    if request.get("request_received_ms") is not None:
+        return read_number(gathered, line, request, "request_received_ms")
+    ended = read_number(gathered, line, event, "event_time_unix_ms")
+    if ended is None or request.get("total_time_ms") is None:
+        return ended
+    took = read_number(gathered, line, request, "total_time_ms")
+    return None if took is None else ended - took
+
+
 def _request(gathered: Gathered, line: int, event: Mapping[str, object]) -> tuple[Request, int] | None:
     """One ``request_end`` event and the block size it names."""
     request = _object(gathered, line, event, "request", "request")
     replay = None if request is None else _object(gathered, line, request, "replay", "request.replay")
     if request is None or replay is None:
         return None
-    received = request.get("request_received_ms") is not None
-    key = "request_received_ms" if received else "event_time_unix_ms"
-    arrival = read_number(gathered, line, request if received else event, key)
+    arrival = _arrival(gathered, line, event, request)
     output = read_tokens(gathered, line, request, "output_tokens")
     tokens = read_tokens(gathered, line, replay, "input_length")
     size = replay.get("trace_block_size")

@@ -1,0 +1,1 @@
+"""Spica: a smart sweeper for LLM serving deployments."""

@@ -141,7 +141,7 @@ def _resolve(model: str) -> str:
             message=f"unknown model '{model}': it is not shipped, and models are not downloaded",
             key=_KEY,
             suggestion=nearest(model, known_models()) or "",
-            remedy="`spica models` lists the shipped ones; for another, save its config.json and give that folder",
+            remedy="`spica models` lists the shipped ones; for another, give a folder with its config.json",
         )
     )
 

@@ -37,7 +37,8 @@ def _open(path: Path) -> BinaryIO:
         stream.close()
         raise _refuse(path, "is empty", "a trace holds one request per row")
     if magic == _GZIP_MAGIC:
-        return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
+        stream.close()
+        return cast("BinaryIO", gzip.open(path, "rb"))
     return stream
 
 

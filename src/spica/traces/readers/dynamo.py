@@ -69,7 +69,7 @@ def _object(
 def _arrival(
     gathered: Gathered, line: int, event: Mapping[str, object], request: Mapping[str, object]
 ) -> float | None:
-    """When the request was received; else, as the replay does, its end less the time it took (if recorded)."""
+    """When the request was received; else, as the replay has it, its end less the time it took."""
     if request.get("request_received_ms") is not None:
         return read_number(gathered, line, request, "request_received_ms")
     ended = read_number(gathered, line, event, "event_time_unix_ms")

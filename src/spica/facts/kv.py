@@ -128,9 +128,11 @@ def _infeasible(query: KvQuery, error: ValueError, memory: ModuleType) -> KvCapa
         parts = estimator.breakdown
         capacity = int(parts["gpu_memory_capacity_bytes"])
         return KvCapacity(tokens=None, reason=text, breakdown=_breakdown(capacity, parts))
-    # The estimator wraps whatever went wrong while the model was laid out. Refusals of the shape are
-    # ValueError or NotImplementedError there; anything else is a defect and must be seen.
-    if "for KV-cache estimation:" in text and isinstance(error.__cause__, ValueError | NotImplementedError):
+    # The estimator wraps whatever went wrong while the model was laid out. Its refusals of a shape are these
+    # three there (heads that do not divide are an assertion); anything else is a defect and must be seen.
+    if "for KV-cache estimation:" in text and isinstance(
+        error.__cause__, ValueError | NotImplementedError | AssertionError
+    ):
         return KvCapacity(tokens=None, reason=str(error.__cause__).strip())
     raise error
 

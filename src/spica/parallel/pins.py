@@ -66,8 +66,8 @@ def pinned_pools(
 ) -> tuple[BackendPool, ...]:
     """One pool per request (they differ in backend), holding the pins that are legal there, sorted.
 
-    A backend on which no pin is legal has an empty pool, with the reasons in ``rejected``. ``facts`` per backend
-    stand in for the installed components where given.
+    A backend on which no pin is legal has an empty pool, with the reasons in ``rejected``. ``facts`` per
+    backend stand in for the installed components where given.
 
     Raises PinError when a pin is legal on no backend: all such pins at once, each with every backend's
     reasons.

@@ -126,7 +126,12 @@ CASES = [
     ("list text", "requests", '[{"conversations": [], "arrival_time": 1}]', "the text has to be tokenized"),
     ("list disagree", "requests", '[{"isl": 1, "input_len": 2, "osl": 1, "arrival": 1}]', "but isl says 1"),
     ("list open", "requests", '[{"isl": 1, "osl": 2, "arrival": 1}', "the JSON list does not end properly"),
-    ("list line", "requests", '[{"isl": 1, "osl": 2, "arrival": 1},\n\n{"isl": 1}]', ":3: output_len: no length given"),
+    (
+        "list line",
+        "requests",
+        '[{"isl": 1, "osl": 2, "arrival": 1},\n\n{"isl": 1}]',
+        ":3: output_len: no length given",
+    ),
     ("list scalar", "requests", "[1]", "an entry of the list is not a JSON object"),
     (
         "columns",
@@ -165,7 +170,8 @@ def test_broken_trace_names_the_place_and_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [(".", "is a directory"), ("none", "no such file"), ("a\0b", "cannot be opened: embedded null byte")]
+    ("name", "expected"),
+    [(".", "is a directory"), ("none", "no such file"), ("a\0b", "cannot be opened: embedded null byte")],
 )
 def test_what_is_no_file(tmp_path: Path, name: str, expected: str) -> None:
     with pytest.raises(TraceError, match=expected):

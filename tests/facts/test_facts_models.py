@@ -99,7 +99,11 @@ def without(key: str) -> dict[str, object]:
         (without("architectures"), "no list of 'architectures'"),
         ({**LLAMA, "architectures": []}, "no list of 'architectures'"),
         ({**LLAMA, "max_position_embeddings": "8k"}, "max_position_embeddings is '8k'"),
-        ({**LLAMA, "hidden_size": "big"}, "config.json cannot be used"),
+        ({**LLAMA, "max_position_embeddings": float("inf")}, "max_position_embeddings is inf"),
+        ({**LLAMA, "hidden_size": -1}, "hidden_size is -1, not a positive whole number"),
+        ({**LLAMA, "num_hidden_layers": "many"}, "num_hidden_layers is 'many'"),
+        ({**LLAMA, "num_attention_heads": True}, "num_attention_heads is True"),
+        ({**LLAMA, "num_hidden_layers": None}, "config.json cannot be used"),
         ([LLAMA], "holds a list, not an object"),
     ],
 )
@@ -139,6 +143,12 @@ def test_a_folder_without_a_readable_config(tmp_path: Path, content: bytes | Non
 )
 def test_a_path_that_does_not_exist(path: str) -> None:
     with pytest.raises(InputError, match="there is no such folder"):
+        model_facts(path)
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "~no_such_user_at_all/model"])
+def test_a_name_that_is_no_path(path: str) -> None:
+    with pytest.raises(InputError, match="not a path that can be looked at"):
         model_facts(path)
 
 

@@ -80,9 +80,6 @@ def model_facts(model: str) -> ModelFacts:
         raise _unusable(model, path, error) from error
     raw = config["raw_config"]
     text = raw.get("text_config") or {}
-    context = config["context"]
-    if isinstance(context, bool) or not isinstance(context, int) or context <= 0:
-        raise _broken(model, f"max_position_embeddings is {context!r}, not a positive whole number")
     dtype = next((d[k] for d in (raw, text) for k in ("torch_dtype", "dtype") if d.get(k)), "bfloat16")
     quantization = raw.get("quant_algo")
     return ModelFacts(
@@ -90,7 +87,7 @@ def model_facts(model: str) -> ModelFacts:
         path=path,
         architecture=str(config["architecture"]),
         is_moe=is_moe,
-        context_length=context,
+        context_length=int(config["context"]),
         num_experts=int(config["num_experts"] or 0),
         num_layers=int(config["layers"]),
         dtype=str(dtype),
@@ -124,8 +121,13 @@ def model_weight_bytes(model: str, backend: str) -> int:
 
 def _resolve(model: str) -> str:
     """A shipped id as it is, or the absolute folder of a local config that was seen to be readable."""
-    path = Path(model).expanduser()
-    if path.is_file():
+    try:
+        path = Path(model).expanduser()
+        is_file = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:
+        # A name that no file system takes, or the home of a user there is not.
+        raise _broken(model, f"not a path that can be looked at: {_first_line(error)}") from error
+    if is_file:
         if path.name != "config.json":
             raise _broken(model, "a local model is a folder with a config.json, or that file itself")
         path = path.parent
@@ -164,6 +166,12 @@ def _check_local(model: str, file: Path) -> None:
     architectures = raw.get("architectures")
     if not (isinstance(architectures, list) and architectures and isinstance(architectures[0], str)):
         raise _broken(model, "config.json has no list of 'architectures'")
+    text = raw.get("text_config")
+    for part in (raw, text if isinstance(text, dict) else {}):
+        for key in _REQUIRED[1:]:
+            value = part.get(key)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise _broken(model, f"{key} is {value!r}, not a positive whole number")
 
 
 def _unusable(model: str, path: str, error: Exception) -> InputError:

@@ -187,7 +187,10 @@ class GaussianProcessStrategy:
         reference = data.labels.min(axis=0) - 0.1
         points = np.vstack([known, means[:, taken].T])
         front = acquisition.non_dominated(points)
-        return acquisition.expected_hypervolume_gain(means, deviations, front, reference)
+        if len(means) == 2:
+            return acquisition.expected_hypervolume_gain(means, deviations, front, reference)
+        rng = np.random.default_rng(self._study.seed)
+        return acquisition.sampled_hypervolume_gain(means, deviations, front, reference, rng)
 
     def _pick(
         self, models: list[Posterior], data: _Data, pool: Rows, seen: frozenset[str], count: int

@@ -2,9 +2,9 @@
 
 The only importer of ``vizier`` (pinned exactly: the designer's module is private). The designer's own
 ``suggest`` traces and compiles its acquisition optimizer anew in every call; here its parts are used one by
-one: its label warper, its hyper-parameter fit, and its cached posterior. Rows and feature widths are padded to few
-sizes, so that one set of compiled programs serves every study, in this process and, through the compilation
-cache, in the next.
+one: its label warper, its hyper-parameter fit, and its cached posterior. Rows and feature widths are padded to
+few sizes, so that one set of compiled programs serves every study, in this process and, through the
+compilation cache, in the next.
 """
 
 from __future__ import annotations
@@ -63,11 +63,25 @@ def _widths(features: Features) -> tuple[int, int]:
     return up(features.continuous.shape[1]), up(features.categorical.shape[1])
 
 
+def _padded_array(values: NDArray[Any], shape: tuple[int, int], fill: float) -> types.PaddedArray:
+    """Vizier's padded array, made without JAX: its own way compiles a program for every size that is padded.
+
+    It never says "nothing was padded", which would be another type to the compiled programs.
+    """
+    table = np.full(shape, fill, dtype=values.dtype)
+    mask = np.zeros(shape, dtype=bool)
+    table[: values.shape[0], : values.shape[1]] = values
+    mask[: values.shape[0], : values.shape[1]] = True
+    return types.PaddedArray(
+        table, fill_value=np.asarray(fill, values.dtype), _original_shape=np.array(values.shape), _mask=mask
+    )
+
+
 def _model_input(features: Features, rows: int) -> types.ModelInput:
     continuous, categorical = _widths(features)
     return types.ModelInput(
-        continuous=types.PaddedArray.from_array(features.continuous, (rows, continuous), fill_value=0.0),
-        categorical=types.PaddedArray.from_array(features.categorical, (rows, categorical), fill_value=0),
+        continuous=_padded_array(features.continuous, (rows, continuous), 0.0),
+        categorical=_padded_array(features.categorical, (rows, categorical), 0),
     )
 
 
@@ -134,7 +148,7 @@ class Surrogate:
         rows = padded(len(features), ROW_RUNGS)
         data = types.ModelData(
             features=_model_input(features, rows),
-            labels=types.PaddedArray.from_array(labels[:, None], (rows, 1), fill_value=np.nan),
+            labels=_padded_array(labels[:, None], (rows, 1), np.nan),
         )
         key = jax.random.PRNGKey(seed)
         with _one_thread():

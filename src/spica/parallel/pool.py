@@ -133,19 +133,22 @@ class ConfigPool:
 
 
 def union_of(pools: Iterable[BackendPool]) -> ConfigPool:
-    """The pools of several backends as one. Each pool must be sorted, as every function here returns it."""
-    valid: dict[tuple[int, ...], tuple[ParallelConfig, set[str]]] = {}
+    """The pools of several backends as one."""
     pools = tuple(pools)
-    groups = {group for pool in pools for config in pool.configs for _, group in config.groups}
-    # Ranks instead of the configs themselves: comparing six nested integers per config is what would cost.
-    rank = {group: i for i, group in enumerate(sorted(groups))}
+    # The pairs of a pool share their group objects. Ranking those few once, and telling them apart by
+    # identity, spares hashing and comparing nested values for each of the many pairs.
+    objects = {id(group): group for pool in pools for config in pool.configs for _, group in config.groups}
+    order = {group: i for i, group in enumerate(sorted(set(objects.values())))}
+    rank = {identity: order[group] for identity, group in objects.items()}
+    valid: dict[tuple[int, ...], tuple[ParallelConfig, tuple[str, ...]]] = {}
     for pool in pools:
         for config in pool.configs:
-            key = tuple(rank[group] for _, group in config.groups)
-            valid.setdefault(key, (config, set()))[1].add(pool.backend)
-    names = {frozenset(b): frozenset(b) for _, b in valid.values()}
+            key = tuple([rank[id(group)] for _, group in config.groups])
+            _, names = valid.get(key, (config, ()))
+            valid[key] = (config, (*names, pool.backend))
+    sets = {names: frozenset(names) for _, names in valid.values()}
     ordered = [valid[key] for key in sorted(valid)]
-    return ConfigPool(tuple(c for c, _ in ordered), tuple(names[frozenset(b)] for _, b in ordered))
+    return ConfigPool(tuple(c for c, _ in ordered), tuple(sets[names] for _, names in ordered))
 
 
 def backend_facts(request: PoolRequest) -> BackendFacts:

@@ -1,0 +1,77 @@
+"""The one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from spica.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_STACK, SpicaError
+
+
+class Guard:
+    """Turns whatever ends a command into a message on stderr and ``code``.
+
+    A SpicaError prints itself. A missing package, a full disk and the like are named as what they are.
+    Anything else is a fault of Spica: the traceback goes to a file (to the screen with ``debug``) and its path
+    is shown. SystemExit passes through.
+    """
+
+    def __init__(self, *, debug: bool = False) -> None:
+        self.debug = debug
+        self.code = EXIT_OK
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        if error is None:
+            return False
+        if isinstance(error, SystemExit):
+            return False
+        if self.debug:
+            traceback.print_exception(error)
+        self.code = self._report(error)
+        return True
+
+    def _report(self, error: BaseException) -> int:
+        if isinstance(error, SpicaError):
+            _say(f"error: {error}")
+            return error.exit_code
+        if isinstance(error, KeyboardInterrupt):
+            _say("interrupted")
+            return EXIT_INTERRUPTED
+        if isinstance(error, BrokenPipeError):
+            # Nobody reads on; point stdout elsewhere so that the interpreter's last flush does not fail too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_OK
+        if isinstance(error, ImportError):
+            _say(f"error: a component cannot be imported: {error}")
+            _say("    install the locked requirements again: make setup")
+            return EXIT_STACK
+        if isinstance(error, OSError):
+            name = f" ({error.filename})" if error.filename else ""
+            _say(f"error: the system refused: {error.strerror or error}{name}")
+            return EXIT_STACK
+        _say(f"error: unexpected {type(error).__name__}: {error}")
+        if not self.debug:
+            _say(f"    this is a fault of spica; the details are in {_crash_log(error)}")
+        return EXIT_STACK
+
+
+def _crash_log(error: BaseException) -> Path:
+    """A new file with the traceback."""
+    handle, name = tempfile.mkstemp(prefix="spica-crash-", suffix=".log")
+    os.close(handle)
+    path = Path(name)
+    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return path
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

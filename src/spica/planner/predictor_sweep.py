@@ -248,7 +248,8 @@ def _forecast_all(
     """Every predictor on every interval's windows, in worker processes; causes stand in for failures."""
     done: dict[tuple[int, str], Forecasts | str] = {}
     context = multiprocessing.get_context("spawn")
-    with ProcessPool(max_workers=jobs, initializer=quiet_worker, context=context) as pool:
+    workers = max(1, min(jobs, len(entrants) * len(series)))
+    with ProcessPool(max_workers=workers, initializer=quiet_worker, context=context) as pool:
         futures: dict[tuple[int, str], ProcessFuture[Forecasts]] = {
             (interval, spec.name): pool.schedule(run_predictor, args=(spec, windows, interval), timeout=cap_s)
             for interval, windows in series.items()

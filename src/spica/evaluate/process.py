@@ -1,0 +1,232 @@
+"""The parent's handle on one worker process: start it, give it a task, bound it, kill it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+import spica
+from spica.errors import StackError
+from spica.evaluate.protocol import Outcome, TrialResult
+from spica.evaluate.worker import WORKER_ENV, Ready, Task
+
+#: How often the parent looks at a worker's memory, in seconds.
+WATCH_SECONDS: Final = 0.2
+#: How long a new worker may take to import the replay (seconds; about 2 warm, 10 on a cold disk).
+START_SECONDS: Final = 180.0
+
+
+#: Not ``-m``: the module's classes would then be ``__main__``'s own, and would not travel over the pipe.
+_PROGRAM: Final = (
+    "import sys; from spica.evaluate.worker import main; main(*(int(word) for word in sys.argv[1:4]))"
+)
+
+
+class WorkerGone(Exception):
+    """The worker process ended; ``status`` is its return code (negative: the signal that killed it)."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__(describe_death(status))
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Wall-clock seconds of one replay and resident bytes of its worker; None is no bound."""
+
+    max_seconds: float | None = None
+    max_bytes: int | None = None
+
+
+class WorkerProcess:
+    """One worker, restarted when it has died. Used by one thread at a time; ``kill`` by any."""
+
+    def __init__(self, env: Mapping[str, str], log: Path | None) -> None:
+        self._env = dict(env)
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._lifeline: int | None = None
+        self._ready = False
+        self._closed = False
+        self._starting = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs, else None."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def run(self, task: Task, bounds: Bounds) -> TrialResult:
+        """Measure ``task``. A worker that is late, too large or dies costs this one trial.
+
+        The clock starts when the worker has its imports done, so that a cold start is not a slow candidate.
+        StackError when the replay cannot be imported at all.
+        """
+        self.ensure_ready()
+        started = time.monotonic()
+        try:
+            self._send(task)
+            return self._await(task, bounds, started)
+        except WorkerGone as gone:
+            self.stop()
+            reason = f"worker died ({gone})"
+            return TrialResult(Outcome.FAILED, reason, seconds=time.monotonic() - started)
+
+    def ensure_ready(self) -> None:
+        """Start the process if it does not run, and wait for its imports."""
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()
+        if self._ready:
+            return
+        try:
+            if self._process is None:
+                with self._starting:
+                    self._start()
+            message = self._receive(START_SECONDS)
+        except WorkerGone as gone:
+            self.stop()
+            raise StackError(f"a worker process did not start ({gone})", remedy=self._see_log()) from gone
+        if not isinstance(message, Ready) or message.problem:
+            self.stop()
+            problem = message.problem if isinstance(message, Ready) else f"it took over {START_SECONDS:.0f} s"
+            raise StackError(f"the replay cannot be loaded: {problem}", remedy=self._see_log())
+        self._ready = True
+
+    def retire(self) -> None:
+        """Kill the worker for good: it is not started again, also by a thread that was about to."""
+        with self._starting:
+            self._closed = True
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL the worker and whatever it started; a thread waiting for it sees it gone."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Kill the worker, wait for its end, and free its descriptors."""
+        self.kill()
+        if self._process is not None:
+            self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+        self._process = self._connection = self._lifeline = None
+        self._ready = False
+
+    def _start(self) -> None:
+        if self._closed:
+            raise WorkerGone(None)
+        ours, theirs = Pipe(duplex=True)
+        watched, lifeline = os.pipe()
+        fds = (theirs.fileno(), watched)
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        out: int = subprocess.DEVNULL
+        if self._log is not None:
+            out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            self._process = subprocess.Popen(
+                [*command, *(str(fd) for fd in fds), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=worker_environment(self._env),
+                pass_fds=fds,
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(watched)
+            if out >= 0:
+                os.close(out)
+        self._connection, self._lifeline = ours, lifeline
+
+    def _send(self, task: Task) -> None:
+        assert self._connection is not None
+        try:
+            self._connection.send(task)
+        except OSError as error:
+            raise WorkerGone(self._status()) from error
+
+    def _await(self, task: Task, bounds: Bounds, started: float) -> TrialResult:
+        while True:
+            left = None if bounds.max_seconds is None else started + bounds.max_seconds - time.monotonic()
+            answer = self._receive(WATCH_SECONDS if left is None else max(0.0, min(left, WATCH_SECONDS)))
+            if isinstance(answer, TrialResult):
+                return answer
+            spent = time.monotonic() - started
+            if bounds.max_seconds is not None and spent >= bounds.max_seconds:
+                self.stop()
+                reason = f"exceed runtime: the replay was stopped after {bounds.max_seconds:g} s"
+                return TrialResult(Outcome.TIMED_OUT, reason, seconds=spent)
+            used = self._resident_bytes()
+            if bounds.max_bytes is not None and used > bounds.max_bytes:
+                self.stop()
+                cap = bounds.max_bytes / 2**30
+                reason = (
+                    f"memory cap: the replay used {used / 2**30:.2f} GiB, more than the cap of {cap:.2f} GiB"
+                )
+                return TrialResult(Outcome.INFEASIBLE, reason, seconds=spent)
+
+    def _receive(self, timeout: float) -> object:
+        """The next message, or None after ``timeout`` seconds. Raises WorkerGone."""
+        assert self._connection is not None
+        try:
+            return self._connection.recv() if self._connection.poll(timeout) else None
+        except (EOFError, OSError) as error:
+            raise WorkerGone(self._status()) from error
+
+    def _status(self) -> int | None:
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _resident_bytes(self) -> int:
+        assert self._process is not None
+        try:
+            return int(psutil.Process(self._process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def _see_log(self) -> str:
+        return f"its output is in {self._log}" if self._log is not None else ""
+
+
+def worker_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The parent's environment, the workers' own settings, ``extra``, and a path on which Spica is found."""
+    root = str(Path(spica.__file__).resolve().parent.parent)
+    paths = [root, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
+    return {**os.environ, **WORKER_ENV, **extra, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def describe_death(status: int | None) -> str:
+    """How a process ended, from its return code."""
+    if status is None:
+        return "it closed its pipe"
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+    hint = ", perhaps out of memory" if -status == signal.SIGKILL else ""
+    return f"signal {-status}, {name}{hint}"

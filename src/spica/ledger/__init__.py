@@ -1,0 +1,15 @@
+"""The durable record of a run: one SQLite file in the run folder. See ``docs/runs.md``."""
+
+from spica.ledger.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
+from spica.ledger.store import LEDGER_FILE, SCHEMA_VERSION, Ledger
+
+__all__ = [
+    "LEDGER_FILE",
+    "SCHEMA_VERSION",
+    "AskRecord",
+    "Ledger",
+    "RunIdentity",
+    "SuggestionRecord",
+    "TellRecord",
+    "TrialRecord",
+]

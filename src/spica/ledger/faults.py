@@ -1,0 +1,51 @@
+"""What SQLite's and the operating system's errors mean to a user."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
+
+from spica.errors import LedgerError, SpicaError, StackError
+
+_DISK_FULL_REMEDY = (
+    "free some space (or move the run folder to a larger disk) and continue with "
+    "'spica sweep --resume {folder}'; everything measured so far is kept"
+)
+
+
+def explain(error: sqlite3.Error, path: Path) -> SpicaError:
+    """The error to raise for SQLite's ``error`` on the ledger at ``path``."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    folder = path.parent
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return StackError(
+            f"{path}: cannot be written: {error} ({name})", remedy=_DISK_FULL_REMEDY.format(folder=folder)
+        )
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return corrupted(path, str(error))
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return LedgerError(
+            f"{path}: cannot be opened for writing: {error}",
+            remedy="check that the folder exists and is yours to write in",
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return LedgerError(f"{path}: another program holds it: {error}", remedy="close that program first")
+    return LedgerError(f"{path}: {error}")
+
+
+def explain_os(error: OSError, path: Path) -> SpicaError:
+    """The error to raise for an operating system's ``error`` on something in the run folder."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        folder = path if path.is_dir() else path.parent
+        return StackError(f"{path}: {error.strerror}", remedy=_DISK_FULL_REMEDY.format(folder=folder))
+    return LedgerError(
+        f"{path}: {error.strerror or error}", remedy="give a folder that is yours to write in (--out DIR)"
+    )
+
+
+def corrupted(path: Path, detail: str) -> LedgerError:
+    return LedgerError(
+        f"{path}: the run's record is damaged or not a record of a run: {detail}",
+        remedy="restore the folder from a copy, or start a new run in another folder (--out DIR)",
+    )

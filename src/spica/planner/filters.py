@@ -24,9 +24,10 @@ def filter_scaling_policies(
 ) -> tuple[tuple[ScalingPolicy, ...], tuple[DroppedPolicy, ...]]:
     """Split the policies into those a goal can use, in order, and those it cannot, with reasons.
 
-    ``allow_throughput`` is true for goodput goals whose SLA has ``ttft_ms`` and ``itl_ms``: predictive scaling
-    sizes the deployment from them. ``allow_load`` is false for a goodput goal with an e2e-only SLA, which gives
-    the planner no target at all: only static policies stay. Raises ConfigError when nothing is left.
+    ``allow_throughput`` is true for goodput goals whose SLA has ``ttft_ms`` and ``itl_ms``: predictive
+    scaling sizes the deployment from them. ``allow_load`` is false for a goodput goal with an e2e-only SLA,
+    which gives the planner no target at all: only static policies stay. Raises ConfigError when nothing is
+    left.
     """
     kept: list[ScalingPolicy] = []
     dropped: list[DroppedPolicy] = []

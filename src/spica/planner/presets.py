@@ -1,7 +1,8 @@
 """The three planner composites: presets, the keys of a dict entry, and what an entry resolves to.
 
-Nothing heavy is imported here, so that a configuration is validated in milliseconds. The limits on the values
-are those of the planner's own ``PlannerConfig``, checked here so that a bad one is reported before any replay.
+Nothing heavy is imported here, so that a configuration is validated in milliseconds. The limits on the
+values are those of the planner's own ``PlannerConfig``, checked here so that a bad one is reported before any
+replay.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from spica.errors import ConfigError, Problem, nearest
 
@@ -53,7 +54,6 @@ class LoadSensitivity:
 
 Composite = ScalingPolicy | FpmSampling | LoadSensitivity
 C = TypeVar("C", ScalingPolicy, FpmSampling, LoadSensitivity)
-PlannerComposite = Literal["planner_scaling_policy", "planner_fpm_sampling", "planner_load_sensitivity"]
 
 #: Preset id -> scaling policy.
 SCALING_POLICIES: Final[Mapping[str, ScalingPolicy]] = MappingProxyType(
@@ -97,7 +97,7 @@ LOAD_SENSITIVITY: Final[Mapping[str, LoadSensitivity]] = MappingProxyType(
 )
 
 #: Composite knob -> its presets by id.
-PLANNER_PRESETS: Final[Mapping[PlannerComposite, Mapping[str, Composite]]] = MappingProxyType(
+PLANNER_PRESETS: Final[Mapping[str, Mapping[str, Composite]]] = MappingProxyType(
     {
         "planner_scaling_policy": SCALING_POLICIES,
         "planner_fpm_sampling": FPM_SAMPLING,
@@ -105,7 +105,7 @@ PLANNER_PRESETS: Final[Mapping[PlannerComposite, Mapping[str, Composite]]] = Map
     }
 )
 
-_TYPES: Final[Mapping[PlannerComposite, type[Composite]]] = MappingProxyType(
+_TYPES: Final[Mapping[str, type[Composite]]] = MappingProxyType(
     {
         "planner_scaling_policy": ScalingPolicy,
         "planner_fpm_sampling": FpmSampling,
@@ -114,7 +114,7 @@ _TYPES: Final[Mapping[PlannerComposite, type[Composite]]] = MappingProxyType(
 )
 
 #: Composite knob -> the keys of a dict entry, all of them required.
-PLANNER_FIELDS: Final[Mapping[PlannerComposite, tuple[str, ...]]] = MappingProxyType(
+PLANNER_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {knob: tuple(cls.__dataclass_fields__)[1:] for knob, cls in _TYPES.items()}
 )
 
@@ -136,7 +136,7 @@ def canonical_name(entry: Mapping[str, object]) -> str:
     return json.dumps(dict(entry), sort_keys=True, separators=(",", ":"))
 
 
-def composite_problems(knob: PlannerComposite, entry: object, key: str = "") -> tuple[Problem, ...]:
+def composite_problems(knob: str, entry: object, key: str = "") -> tuple[Problem, ...]:
     """All that is wrong with one entry of a planner composite; empty when it is legal.
 
     ``key`` is the dotted path of the entry, such as ``search_space.planner_scaling_policy[2]``.
@@ -211,7 +211,7 @@ def _pair_problem(entry: Mapping[str, object], key: str) -> Problem | None:
     return None
 
 
-def _resolve(knob: PlannerComposite, cls: type[C], entry: object) -> C:
+def _resolve(knob: str, cls: type[C], entry: object) -> C:
     if isinstance(entry, cls):
         return entry
     if problems := composite_problems(knob, entry, knob):
@@ -224,7 +224,7 @@ def _resolve(knob: PlannerComposite, cls: type[C], entry: object) -> C:
     return cls(name=canonical_name(entry), **{field: entry[field] for field in PLANNER_FIELDS[knob]})
 
 
-def resolve_composite(knob: PlannerComposite, entry: object) -> Composite:
+def resolve_composite(knob: str, entry: object) -> Composite:
     """A preset id or a dict entry as its typed value. Raises ConfigError when it is not legal."""
     if knob == "planner_scaling_policy":
         return _resolve(knob, ScalingPolicy, entry)
@@ -233,7 +233,7 @@ def resolve_composite(knob: PlannerComposite, entry: object) -> Composite:
     return _resolve(knob, LoadSensitivity, entry)
 
 
-def composite_entry(knob: PlannerComposite, value: Composite) -> str | dict[str, bool | int]:
+def composite_entry(knob: str, value: Composite) -> str | dict[str, bool | int]:
     """The YAML form of a typed value: its preset id, or a dict. Inverse of :func:`resolve_composite`."""
     if PLANNER_PRESETS[knob].get(value.name) == value:
         return value.name

@@ -1,0 +1,335 @@
+"""From a run folder to a :class:`RunReport`.
+
+The ledger says what was suggested and measured. Two files beside it, written by the sweep, add what the
+ledger does not hold: ``space.json`` (what was ruled out before the search) and ``summary.json`` (how the sweep
+went). A run that was killed lacks the second, and is reported all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spica.errors import LedgerError
+from spica.evaluate.protocol import Metrics, Outcome, Sla
+from spica.ledger import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
+from spica.rank import knee, pareto_front, rank
+from spica.report.data import (
+    BranchRow,
+    Extras,
+    Leader,
+    NotSearched,
+    ReasonCount,
+    RunReport,
+    TrialRow,
+)
+from spica.score import MissingGoodput, Scoring, avg_gpu, score
+
+SPACE_FILE = "space.json"
+SUMMARY_FILE = "summary.json"
+
+
+def collect(folder: Path) -> RunReport:
+    """Everything a report shows of the run in ``folder``.
+
+    Raises LedgerError when there is no run, or it is damaged.
+    """
+    with Ledger.read(folder) as ledger:
+        identity = ledger.identity()
+        asks, tells, measured = ledger.asks(), ledger.tells(), ledger.trials()
+    try:
+        config = json.loads(identity.config_json)
+        scoring = scoring_of(config)
+        report = _assemble(folder, identity, config, scoring, asks, tells, measured)
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerError(
+            f"{folder}: the recorded run cannot be understood: {type(error).__name__}: {error}",
+            remedy="use the version of Spica that made it",
+        ) from error
+    return report
+
+
+def scoring_of(config: Mapping[str, Any]) -> Scoring:
+    """The goal of a resolved configuration."""
+    goal = config.get("goal") or {}
+    sla = goal.get("sla")
+    made = Scoring(target=goal.get("target", "throughput"), sla=Sla(**sla) if sla else None)
+    if goal.get("pareto_objectives"):
+        made = replace(made, pareto_objectives=tuple(goal["pareto_objectives"]))
+    return made
+
+
+def _assemble(
+    folder: Path,
+    identity: RunIdentity,
+    config: Mapping[str, Any],
+    scoring: Scoring,
+    asks: Sequence[AskRecord],
+    tells: Sequence[TellRecord],
+    measured: Sequence[TrialRecord],
+) -> RunReport:
+    trials = _trial_rows(asks, tells, measured, scoring)
+    leaders, knee_key = _leaders(trials, measured, scoring)
+    space = config["search_space"]
+    extras = _extras(folder / SUMMARY_FILE)
+    not_searched, shapes = _space(folder / SPACE_FILE)
+    return RunReport(
+        name=folder.resolve().name,
+        scoring=scoring,
+        seed=identity.seed,
+        versions=identity.versions,
+        config_text=identity.config_text,
+        model=str(space["model_name"]),
+        hardware=str(space["hardware_sku"]),
+        gpu_budget=int(space["gpu_budget"]),
+        traffic=traffic_text(config["workload"]),
+        trials=trials,
+        leaders=leaders,
+        reasons=_reasons(trials),
+        branches=_branches(trials, extras),
+        knee=knee_key,
+        not_searched=not_searched,
+        shapes_dropped=shapes,
+        extras=extras,
+    )
+
+
+def _trial_rows(
+    asks: Sequence[AskRecord],
+    tells: Sequence[TellRecord],
+    measured: Sequence[TrialRecord],
+    scoring: Scoring,
+) -> tuple[TrialRow, ...]:
+    """One row per suggestion, in the order of asking."""
+    first = {m.key: (i, m) for i, m in enumerate((m for m in measured if m.repeat == 0), start=1)}
+    told = {(t.branch, t.suggestion): t for t in tells}
+    seen: set[str] = set()
+    rows = []
+    for ask in asks:
+        for suggestion in ask.suggestions:
+            hit = suggestion.key in seen and suggestion.key in first
+            tell = told.get((ask.branch, suggestion.id))
+            known = first.get(suggestion.key)
+            rows.append(_trial_row(ask, suggestion, known, hit or bool(tell and tell.cache_hit), scoring))
+            seen.add(suggestion.key)
+    return tuple(rows)
+
+
+def _trial_row(
+    ask: AskRecord,
+    suggestion: SuggestionRecord,
+    known: tuple[int, TrialRecord] | None,
+    hit: bool,
+    scoring: Scoring,
+) -> TrialRow:
+    row = TrialRow(
+        trial=f"{ask.branch}-{suggestion.id}",
+        branch=ask.branch,
+        round=ask.round + 1,
+        key=suggestion.key,
+        outcome="pending",
+        reason="not measured before the run stopped",
+        cache_hit=hit,
+        order=0,
+        seconds=0.0,
+        values=None,
+        config=json.loads(suggestion.config) if suggestion.config else {},
+    )
+    if suggestion.infeasible:
+        return replace(row, outcome=Outcome.INFEASIBLE.value, reason=suggestion.infeasible)
+    if known is None:
+        return row
+    order, trial = known
+    result = scoring.judge(trial.result)
+    return replace(
+        row,
+        outcome=result.outcome.value,
+        reason=result.reason,
+        order=0 if hit else order,
+        seconds=0.0 if hit else result.seconds,
+        values=None if result.metrics is None else scoring.values(result.metrics),
+        metrics={} if result.metrics is None else dict(result.metrics.summary),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """What ``rank`` compares."""
+
+    leader: Leader
+
+    @property
+    def score(self) -> float:
+        return self.leader.score
+
+    @property
+    def used_gpus(self) -> int:
+        return self.leader.used_gpus
+
+    @property
+    def key(self) -> str:
+        return self.leader.key
+
+
+def _leaders(
+    trials: Sequence[TrialRow], measured: Sequence[TrialRecord], scoring: Scoring
+) -> tuple[tuple[Leader, ...], str]:
+    """All feasible candidates in order, and the key of the knee of a Pareto goal."""
+    repeats: dict[str, list[Metrics]] = defaultdict(list)
+    for record in measured:
+        if record.result.metrics is not None:
+            repeats[record.key].append(record.result.metrics)
+    by_key: dict[str, list[TrialRow]] = defaultdict(list)
+    for row in trials:
+        if row.outcome == Outcome.FEASIBLE.value:
+            by_key[row.key].append(row)
+    found = [_leader(rows, repeats[key], scoring) for key, rows in by_key.items()]
+    if not scoring.is_pareto:
+        ordered = [s.leader for s in rank([_Scored(leader) for leader in found])]
+        return _numbered(ordered), ""
+    eligible = [leader for leader in found if not leader.excluded_by_sla]
+    front = pareto_front(eligible, scoring.maximize, lambda c: c.values, lambda c: c.key)
+    on_front = {leader.key for leader in front}
+    sign = 1.0 if scoring.maximize[0] else -1.0
+    rest = [leader for leader in found if leader.key not in on_front]
+    rest.sort(key=lambda c: (c.excluded_by_sla, -sign * c.values[0], c.used_gpus, c.key))
+    at = knee([leader.values for leader in front], scoring.maximize)
+    ordered = [*(replace(leader, on_front=True) for leader in front), *rest]
+    return _numbered(ordered), "" if at is None else front[at].key
+
+
+def _numbered(leaders: Sequence[Leader]) -> tuple[Leader, ...]:
+    return tuple(replace(leader, rank=i) for i, leader in enumerate(leaders, start=1))
+
+
+def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scoring) -> Leader:
+    """A candidate from its suggestions and its measurements (the search's first)."""
+    columns = list(zip(*(scoring.values(m) for m in repeats if _scorable(m, scoring)), strict=True))
+    means = tuple(math.fsum(c) / len(c) if all(map(math.isfinite, c)) else c[0] for c in columns)
+    counted = len(columns[0])
+    std = tuple(statistics.stdev(c) for c in columns) if counted > 1 else ()
+    mean_metrics = _mean_metrics(repeats)
+    config = rows[0].config
+    used = config.get("used_gpus")
+    return Leader(
+        rank=0,
+        key=rows[0].key,
+        branch=rows[0].branch,
+        config=config,
+        values=means,
+        score=0.0 if scoring.target == "pareto" else score(scoring.target, means[0]),
+        used_gpus=used if isinstance(used, int) else 0,
+        avg_gpu=avg_gpu(mean_metrics),
+        metrics=mean_metrics.summary,
+        trials=tuple(row.trial for row in rows),
+        order=max(row.order for row in rows),
+        seconds=math.fsum(row.seconds for row in rows),
+        repeats=counted,
+        std=std,
+        excluded_by_sla=scoring.excluded_by_sla(mean_metrics),
+    )
+
+
+def _scorable(metrics: Metrics, scoring: Scoring) -> bool:
+    try:
+        scoring.values(metrics)
+    except MissingGoodput:
+        return False
+    return True
+
+
+def _mean_metrics(repeats: Sequence[Metrics]) -> Metrics:
+    """The mean of every number that all repeats report."""
+    if len(repeats) == 1:
+        return repeats[0]
+    names = [n for n in repeats[0].summary if all(n in m.summary for m in repeats)]
+    summary = {n: math.fsum(m.summary[n] for m in repeats) / len(repeats) for n in names}
+    return Metrics(summary, repeats[0].planner_total_ticks, repeats[0].replicas)
+
+
+def _reasons(trials: Sequence[TrialRow]) -> tuple[ReasonCount, ...]:
+    """How often what went wrong, most frequent first; cache hits are not counted again."""
+    counts = Counter(
+        (t.outcome, t.reason, t.branch)
+        for t in trials
+        if t.outcome != Outcome.FEASIBLE.value and not t.cache_hit
+    )
+    return tuple(ReasonCount(o, r, n, b) for (o, r, b), n in counts.most_common())
+
+
+def _branches(trials: Sequence[TrialRow], extras: Extras) -> tuple[BranchRow, ...]:
+    names = dict.fromkeys([*(t.branch for t in trials), *extras.branch_ends])
+    rows = []
+    for name in names:
+        own = [t for t in trials if t.branch == name]
+        rows.append(
+            BranchRow(
+                name=name,
+                rounds=max((t.round for t in own), default=0),
+                suggestions=len(own),
+                replays=sum(t.order > 0 for t in own),
+                cache_hits=sum(t.cache_hit for t in own),
+                feasible=len({t.key for t in own if t.outcome == Outcome.FEASIBLE.value}),
+                stopped=extras.branch_ends.get(name, ""),
+            )
+        )
+    return tuple(rows)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A side file's object; empty when it is not there or not readable as one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _extras(path: Path) -> Extras:
+    found = _read(path)
+    timings = found.get("timings") or {}
+    return Extras(
+        suggesting=timings.get("suggesting"),
+        evaluating=timings.get("evaluating"),
+        wall=timings.get("wall"),
+        stop=str(found.get("stop", "")),
+        branch_ends=dict(found.get("branch_ends", {})),
+        saved=tuple((str(r), int(n)) for r, n in found.get("saved", ())),
+        hypervolumes=tuple((int(n), float(v)) for n, v in found.get("hypervolumes", ())),
+        comparisons=tuple(found.get("comparisons", ())),
+        warnings=tuple(found.get("warnings", ())),
+    )
+
+
+def _space(path: Path) -> tuple[tuple[NotSearched, ...], tuple[NotSearched, ...]]:
+    found = _read(path)
+
+    def rows(key: str) -> tuple[NotSearched, ...]:
+        return tuple(
+            NotSearched(str(r["what"]), str(r["reason"]), str(r.get("detail", "")))
+            for r in found.get(key, ())
+        )
+
+    return rows("not_searched"), rows("shapes_dropped")
+
+
+def traffic_text(workload: Mapping[str, Any]) -> str:
+    """The workload block in one line."""
+    if workload.get("trace_path"):
+        name = Path(str(workload["trace_path"])).name
+        capped = workload.get("replay_concurrency")
+        speed = workload.get("arrival_speedup_ratio") or 1.0
+        load = f", {capped} in flight" if capped else (f", arrivals x {speed:g}" if speed != 1 else "")
+        return f"trace {name}{load}"
+    lengths = f"{workload.get('isl')} tokens in, {workload.get('osl')} out"
+    if workload.get("concurrency"):
+        return f"{lengths}, {workload['concurrency']} in flight"
+    if workload.get("request_rate"):
+        return f"{lengths}, {workload['request_rate']:g} requests/s"
+    return f"{lengths}, load by KV capacity (ratio {workload.get('kv_load_ratio')})"

@@ -1,0 +1,112 @@
+"""What the measured candidates say about the knobs, and why the best one is the best."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spica.report.data import Leader, RunReport
+from spica.report.numbers import candidate_text, number, values_text
+
+#: Settings that say the same as others, or follow from them.
+DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
+
+
+@dataclass(frozen=True, slots=True)
+class KnobValue:
+    """One value of a knob: how many candidates had it, their mean and best first objective."""
+
+    value: str
+    count: int
+    mean: float
+    best: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnobEffect:
+    """A knob with the values that were measured, best first. ``gap`` is the share by which the best of the
+    worst value falls short of the best overall."""
+
+    knob: str
+    values: tuple[KnobValue, ...]
+    gap: float
+
+
+def knob_effects(report: RunReport, *, limit: int = 12) -> tuple[KnobEffect, ...]:
+    """The knobs of which more than one value was measured, the most telling first.
+
+    A summary of what was measured, not a causal statement: the search samples good regions more densely.
+    """
+    seen: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for leader in report.leaders:
+        if not math.isfinite(leader.values[0]):
+            continue
+        for knob, value in leader.config.items():
+            if knob not in DERIVED and not knob.endswith("_kv_capacity_tokens"):
+                seen[knob][str(value)].append(leader.values[0])
+    effects = [
+        _effect(knob, groups, report.scoring.maximize[0]) for knob, groups in seen.items() if len(groups) > 1
+    ]
+    effects.sort(key=lambda e: (-e.gap, e.knob))
+    return tuple(effects[:limit])
+
+
+def _effect(knob: str, groups: dict[str, list[float]], up: bool) -> KnobEffect:
+    best_of = max if up else min
+    values = [KnobValue(v, len(m), math.fsum(m) / len(m), best_of(m)) for v, m in groups.items()]
+    values.sort(key=lambda v: (-v.best if up else v.best, v.value))
+    top, bottom = values[0].best, values[-1].best
+    gap = abs(top - bottom) / max(abs(top), abs(bottom)) if top != bottom else 0.0
+    return KnobEffect(knob, tuple(values), gap)
+
+
+def why_best(report: RunReport) -> tuple[str, ...]:
+    """In a few sentences: what the best candidate wins by, and what it differs in from the next."""
+    best = report.best
+    if best is None:
+        return ()
+    lines = []
+    if report.scoring.is_pareto:
+        lines.append(
+            f"the balanced point (knee) of a front of {len(report.front)}: "
+            f"{values_text(best.values, report.objectives)}"
+        )
+    else:
+        others = [leader for leader in report.leaders if leader.key != best.key]
+        if others:
+            lines.append(_lead(best, others[0], report))
+        alternative = _other_mode(best, others)
+        if alternative is not None:
+            lines.append(
+                f"the best {alternative.config['deployment_mode']} candidate reaches "
+                f"{values_text(alternative.values, report.objectives)} ({candidate_text(alternative.config)})"
+            )
+    lines += [f"confirmation: {text}" for text in report.extras.comparisons[:2]]
+    return tuple(lines)
+
+
+def _lead(best: Leader, second: Leader, report: RunReport) -> str:
+    changed = difference(best, second)
+    what = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+    a, b = best.values[0], second.values[0]
+    if a == b:
+        return f"ties with rank 2 on score, first by fewer GPUs or name; they differ in {what or 'nothing shown'}"
+    lead = abs(a - b) / abs(b) if b else math.inf
+    return f"{number(100 * lead)}% better than rank 2, which differs in {what or 'nothing shown'}"
+
+
+def difference(one: Leader, other: Leader) -> list[str]:
+    """``knob a -> b`` for every setting in which ``other`` differs from ``one``."""
+    knobs = [k for k in {**one.config, **other.config} if k not in DERIVED]
+    return [
+        f"{k} {one.config.get(k, 'unset')} -> {other.config.get(k, 'unset')}"
+        for k in knobs
+        if one.config.get(k) != other.config.get(k)
+    ]
+
+
+def _other_mode(best: Leader, others: Sequence[Leader]) -> Leader | None:
+    mode = best.config.get("deployment_mode")
+    return next((leader for leader in others if leader.config.get("deployment_mode") != mode), None)

@@ -1,0 +1,115 @@
+"""How numbers and candidates are written for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spica.sample import FlatConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A goal as people read it: a short title and a unit."""
+
+    title: str
+    unit: str
+
+
+#: The goals, under the names of the configuration.
+MEASURES: Final[Mapping[str, Measure]] = {
+    "throughput": Measure("output throughput", "tok/s"),
+    "throughput_per_gpu": Measure("output throughput per GPU", "tok/s/GPU"),
+    "throughput_per_user": Measure("output speed per user", "tok/s/user"),
+    "e2e_latency": Measure("mean end-to-end latency", "ms"),
+    "goodput": Measure("goodput", "tok/s"),
+    "goodput_per_gpu": Measure("goodput per GPU", "tok/s/GPU"),
+}
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, never an exponent for everyday sizes; ``-`` for None."""
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return "inf" if value > 0 else ("-inf" if value < 0 else "nan")
+    if value == 0:
+        return "0"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 6)}f}"
+
+
+def values_text(values: Sequence[float] | None, objectives: Sequence[str]) -> str:
+    """The values of a candidate with their units: ``2,746 tok/s``."""
+    if values is None:
+        return "-"
+    pairs = zip(values, objectives, strict=True)
+    return ", ".join(f"{number(v)} {MEASURES[o].unit}" for v, o in pairs)
+
+
+def shape_text(config: FlatConfig, prefix: str = "") -> str:
+    """``4x tp2``: replicas and the dimensions above one."""
+    dims = [f"tp{config[f'{prefix}tp']}"]
+    for key, short in (("pp", "pp"), ("attention_dp", "dp"), ("moe_tp", "moe_tp"), ("moe_ep", "ep")):
+        size = config.get(f"{prefix}{key}")
+        if isinstance(size, int) and size > 1:
+            dims.append(f"{short}{size}")
+    return f"{config[f'{prefix}replicas']}x {' '.join(dims)}"
+
+
+def parallel_text(config: FlatConfig) -> str:
+    """The worker groups of a candidate: ``4x tp2``, or ``2x tp2 > 1x tp4`` (prefill > decode)."""
+    if config["deployment_mode"] == "agg":
+        return shape_text(config)
+    return f"{shape_text(config, 'prefill_')} > {shape_text(config, 'decode_')}"
+
+
+def batching_text(config: FlatConfig) -> str:
+    """Batched tokens / sequences per role: ``8192/256``, prefill then decode."""
+    roles = ("agg",) if config["deployment_mode"] == "agg" else ("prefill", "decode")
+    return " ".join(
+        f"{thousands(config.get(f'{r}_max_num_batched_tokens'))}/{config.get(f'{r}_max_num_seqs')}"
+        for r in roles
+    )
+
+
+def thousands(tokens: object) -> str:
+    """Tokens in Ki where that is exact: 8192 -> ``8k``."""
+    if isinstance(tokens, int) and tokens >= 1024 and tokens % 1024 == 0:
+        return f"{tokens // 1024}k"
+    return str(tokens)
+
+
+def router_text(config: FlatConfig) -> str:
+    """``round_robin``, or ``kv`` with overlap credit, prefill load scale and temperature."""
+    if config.get("router_mode") != "kv_router":
+        return "rr"
+    keys = ("overlap_score_credit", "prefill_load_scale", "router_temperature")
+    return "kv " + "/".join(f"{config[k]:g}" for k in keys if isinstance(config.get(k), int | float))
+
+
+def candidate_text(config: FlatConfig) -> str:
+    """A candidate in one line."""
+    parts = [
+        str(config["deployment_mode"]),
+        str(config["backend"]),
+        parallel_text(config),
+        batching_text(config),
+        router_text(config),
+    ]
+    policy = config.get("planner_scaling_policy")
+    if config.get("enable_throughput_scaling") or config.get("enable_load_scaling"):
+        parts.append(str(policy))
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """``4.2 s``, ``3 min 05 s``, ``2 h 03 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,111 @@
+"""The result of a sweep on a terminal of 80 columns or more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spica.report.data import Leader, RunReport
+from spica.report.insight import why_best
+from spica.report.numbers import (
+    MEASURES,
+    batching_text,
+    duration,
+    number,
+    parallel_text,
+    router_text,
+    values_text,
+)
+from spica.report.tables import outcome_counts
+
+TOP = 10
+
+
+def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
+    """Headline, the first ``top`` candidates, why the first one, what became of the others."""
+    parts: list[RenderableType] = [Text(headline(report), style="bold"), Text()]
+    if report.leaders:
+        parts.append(_table(report, top))
+    parts += [Text(line) for line in _below(report, top)]
+    return Group(*parts)
+
+
+def headline(report: RunReport) -> str:
+    """What was asked: model, GPUs, traffic, goal."""
+    goal = " and ".join(MEASURES[name].title for name in report.objectives)
+    return (
+        f"{report.model} on up to {report.gpu_budget} x {report.hardware}; {report.traffic}; "
+        f"{'trade-off of' if report.scoring.is_pareto else 'best'} {goal}"
+    )
+
+
+def _table(report: RunReport, top: int) -> Table:
+    """Two lines per candidate: the numbers, then what it is."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
+    columns = ["#", *(MEASURES[n].unit for n in report.objectives), "GPUs", "TTFT ms", "ITL ms", "tok/s/GPU"]
+    shown = report.front if report.scoring.is_pareto else report.leaders
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right", no_wrap=True, style="" if index else "bold")
+    table.add_column("deployment", overflow="fold")
+    for leader in shown[:top]:
+        mark = "*" if leader.key == report.knee else ""
+        table.add_row(f"{mark}{leader.rank}", *_numbers(leader), _what(leader))
+    return table
+
+
+def _numbers(leader: Leader) -> list[str]:
+    spread = leader.std or (None,) * len(leader.values)
+    values = [
+        number(v) if s is None else f"{number(v)} ±{number(s)}"
+        for v, s in zip(leader.values, spread, strict=True)
+    ]
+    rate = leader.metrics.get("output_throughput_tok_s")
+    per_gpu = None if rate is None or leader.avg_gpu <= 0 else rate / leader.avg_gpu
+    gpus = f"{leader.avg_gpu:.1f}" if abs(leader.avg_gpu - leader.used_gpus) > 0.05 else str(leader.used_gpus)
+    return [
+        *values,
+        gpus,
+        number(leader.metrics.get("mean_ttft_ms")),
+        number(leader.metrics.get("mean_itl_ms")),
+        number(per_gpu),
+    ]
+
+
+def _what(leader: Leader) -> Text:
+    config = leader.config
+    lines = f"{config['deployment_mode']} {config['backend']} {parallel_text(config)}\n"
+    lines += f"batch {batching_text(config)}, {router_text(config)}"
+    if config.get("enable_throughput_scaling") or config.get("enable_load_scaling"):
+        lines += f", {config['planner_scaling_policy']}"
+    return Text(lines)
+
+
+def _below(report: RunReport, top: int) -> Iterator[str]:
+    yield ""
+    best = report.best
+    if best is None:
+        yield "No candidate was feasible."
+    else:
+        mark = " (* in the table)" if report.scoring.is_pareto else ""
+        yield f"Best{mark}: {values_text(best.values, report.objectives)}"
+        for line in why_best(report):
+            yield f"  {line}"
+    hidden = len(report.front if report.scoring.is_pareto else report.leaders) - top
+    if hidden > 0:
+        yield f"  {hidden} more candidates are in the report"
+    yield ""
+    counts = ", ".join(f"{count} {name}" for name, count in outcome_counts(report).items())
+    yield f"{len(report.trials)} suggestions: {counts or 'none'}"
+    for reason in report.reasons[:5]:
+        yield f"  {reason.count} x {reason.branch} {reason.outcome}: {reason.reason}"
+    if len(report.reasons) > 5:
+        yield f"  and {len(report.reasons) - 5} other reasons in the report"
+    if report.extras.wall is not None:
+        suggesting, evaluating = report.extras.suggesting or 0.0, report.extras.evaluating or 0.0
+        yield (
+            f"{duration(report.extras.wall)} in all; {duration(suggesting)} suggesting, "
+            f"{duration(evaluating)} evaluating (all workers together)"
+        )

@@ -1,0 +1,204 @@
+"""From a configuration to the branches that are searched, one per deployment mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spica.branches.branch import Branch, TrafficOf
+from spica.branches.capacity import KvBook
+from spica.branches.checks import (
+    KeptPolicies,
+    PlannerValidator,
+    check_estimator,
+    check_lengths,
+    check_planner,
+    kept_policies,
+)
+from spica.branches.decode import RolePins, SampleMaker
+from spica.branches.knobs import ROLES, BranchKnobs, branch_knobs, dead_knobs
+from spica.branches.model import BackendSummary, Dropped, RejectedPool
+from spica.branches.pools import Components, ModePools, RunnerPairs, nothing_viable, pools_of_mode
+from spica.config import SearchSpace, SmartSearchConfig, Workload
+from spica.evaluate.protocol import PlannerTarget, Traffic
+from spica.facts import ModelFacts
+from spica.parallel.pool import union_of
+from spica.parallel.projection import ParallelConfigProjector
+from spica.parallel.shapes import Mode, Role
+from spica.sample import Deployment, KvManager, PredictorSettings
+from spica.traffic import PreparedTrace, traffic_for
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPlan:
+    """The branches of a search, in the order of ``deployment_mode``, and everything that was left out.
+
+    ``max_seq_len`` is the sequence length in tokens that KV caches were held against. ``rejected`` has the
+    shapes ruled out for pinned backends that were dropped; those of searched backends are in each branch's
+    ``summaries``.
+    """
+
+    branches: tuple[Branch, ...]
+    dropped: tuple[Dropped, ...]
+    warnings: tuple[str, ...]
+    rejected: tuple[RejectedPool, ...]
+    max_seq_len: int
+    planner_target: PlannerTarget
+
+
+def build_branches(
+    config: SmartSearchConfig,
+    *,
+    runner_pairs: RunnerPairs,
+    predictor_winners: Mapping[int, PredictorSettings] | None = None,
+    trace: PreparedTrace | None = None,
+    planner_validator: PlannerValidator | None = None,
+    components: Components | None = None,
+) -> BranchPlan:
+    """The branches of ``config``.
+
+    ``runner_pairs`` are the (backend, mode) pairs that the installed runner can replay. ``predictor_winners``
+    maps a throughput interval in seconds to its forecaster (constant_last where absent). Without its
+    ``trace`` a trace workload's branches decode, but cannot give traffic and tell fewer candidates apart as
+    equal. ``planner_validator`` is asked about custom planner dicts.
+
+    Raises NoPerfDatabase for a model or SKU without data, ConfigError for lengths beyond the context or a
+    policy nobody can run, StackError for a KV load without the memory estimator, PinError for a pinned config
+    that is legal nowhere, NoViableParallelConfig when no mode has a viable backend.
+    """
+    components = components or Components()
+    space, workload = config.search_space, config.workload
+    model = components.model(space.model_name)
+    components.sku(space.hardware_sku)
+    check_lengths(config, model.context_length)
+    warnings = list(check_estimator(workload, components.estimator()))
+    policies = kept_policies(config)
+    if planner_validator is not None:
+        target = config.goal.planner_optimization_target
+        check_planner(policies.composites, target, space, planner_validator)
+
+    modes = [pools_of_mode(space, mode, runner_pairs, components) for mode in space.deployment_mode]
+    if not any(mode.pools for mode in modes):
+        raise nothing_viable(modes)
+    setting = _Setting(config, model, policies, predictor_winners or {}, trace, components)
+    dropped = [*policies.dropped, *dead_knobs(space, policies.composites)]
+    branches = []
+    for mode in modes:
+        dropped += mode.dropped
+        if mode.pools:
+            branches.append(_branch(setting, mode))
+            continue
+        reason = "no backend can run it: " + "; ".join(str(d) for d in mode.dropped)
+        dropped.append(Dropped("mode", mode.mode, reason))
+        warnings.append(f"deployment mode {mode.mode} is skipped: {reason}")
+    return BranchPlan(
+        branches=tuple(branches),
+        dropped=tuple(dropped),
+        warnings=tuple(warnings),
+        rejected=tuple(pool for mode in modes for pool in mode.rejected),
+        max_seq_len=space.context_length or model.context_length,
+        planner_target=config.goal.planner_optimization_target,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What all branches of a search share."""
+
+    config: SmartSearchConfig
+    model: ModelFacts
+    policies: KeptPolicies
+    predictors: Mapping[int, PredictorSettings]
+    trace: PreparedTrace | None
+    components: Components
+
+
+def _branch(setting: _Setting, found: ModePools) -> Branch:
+    space, workload = setting.config.search_space, setting.config.workload
+    composites = setting.policies.composites
+    knobs = branch_knobs(space, found.mode, composites, _ratio_range(workload))
+    pool = union_of(found.pools)
+    maker = SampleMaker(
+        deployment=_deployment(space, setting.model),
+        kv_manager=_kv_manager(space),
+        pins=_pins(space, found.mode),
+        knobs=knobs,
+        composites=composites,
+        predictors=setting.predictors,
+        projector=ParallelConfigProjector(pool, space.gpu_budget),
+        book=_book(space, found, knobs, setting.components),
+        concurrency=workload.replay_concurrency if workload.is_trace else workload.concurrency,
+        isl=workload.isl or 0,
+        osl=workload.osl or 0,
+    )
+    return Branch(
+        maker=maker,
+        pool=pool,
+        summaries=tuple(
+            BackendSummary(p.backend, p.version, len(p.configs), p.rejected) for p in found.pools
+        ),
+        planner_target=setting.config.goal.planner_optimization_target,
+        traffic_of=_traffic_of(workload, setting.trace),
+    )
+
+
+def _traffic_of(workload: Workload, trace: PreparedTrace | None) -> TrafficOf | None:
+    if workload.is_trace and trace is None:
+        return None
+
+    def traffic_of(concurrency: int | None) -> Traffic:
+        return traffic_for(workload, concurrency, trace)
+
+    return traffic_of
+
+
+def _ratio_range(workload: Workload) -> tuple[float, float] | None:
+    ratio = workload.kv_load_ratio
+    if ratio is None or isinstance(ratio, tuple):
+        return ratio
+    return ratio, ratio
+
+
+def _book(space: SearchSpace, found: ModePools, knobs: BranchKnobs, components: Components) -> KvBook:
+    return KvBook(
+        sku=space.hardware_sku,
+        nextn=space.aic_nextn or 0,
+        facts={pool.backend: pool.facts for pool in found.pools},
+        seqs={role: knobs.seqs(role) for role in ROLES[found.mode]},
+        capacity=components.capacity if components.estimator() else None,
+    )
+
+
+def _pins(space: SearchSpace, mode: Mode) -> dict[Role, RolePins]:
+    return {
+        role: RolePins(
+            block_size=getattr(space, f"{role}_block_size"),
+            gpu_memory_utilization=getattr(space, f"{role}_gpu_memory_utilization"),
+            enable_prefix_caching=getattr(space, f"{role}_enable_prefix_caching"),
+        )
+        for role in ROLES[mode]
+    }
+
+
+def _deployment(space: SearchSpace, model: ModelFacts) -> Deployment:
+    """The pinned scalars. A local model goes by its absolute folder, which is what the replay is given."""
+    return Deployment(
+        model_name=model.path,
+        hardware_sku=space.hardware_sku,
+        gpu_budget=space.gpu_budget,
+        min_gpu_budget=space.min_gpu_budget,
+        min_endpoint=space.min_endpoint,
+        context_length=space.context_length,
+        startup_time=space.startup_time,
+        aic_nextn=space.aic_nextn,
+    )
+
+
+def _kv_manager(space: SearchSpace) -> KvManager:
+    return KvManager(
+        num_g2_blocks=space.num_g2_blocks,
+        kv_bytes_per_token=space.kv_bytes_per_token,
+        bandwidth_g1_to_g2_gbps=space.bandwidth_g1_to_g2_gbps,
+        bandwidth_g2_to_g1_gbps=space.bandwidth_g2_to_g1_gbps,
+        offload_batch_size=space.offload_batch_size,
+    )

@@ -1,0 +1,91 @@
+"""The values a sweep's branches are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from spica.optimize.protocol import CategoricalParameter, DiscreteParameter, FloatParameter, Parameter, Value
+from spica.parallel.pool import RejectedShape
+from spica.parallel.projection import Projection
+from spica.parallel.shapes import Mode
+from spica.sample import Sample
+
+DroppedKind = Literal["backend", "mode", "pair", "policy", "knob"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something the configuration lists that is not searched: a backend for a mode, a whole mode, a pair of
+    backend and mode that the runner cannot replay, a scaling policy, or a knob that cannot act."""
+
+    kind: DroppedKind
+    what: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.what}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One study dimension, for people: (low, high) of a float, else all values, in order."""
+
+    name: str
+    kind: Literal["float", "discrete", "categorical"]
+    values: tuple[Value, ...]
+    default: Value
+    log: bool = False
+
+
+def dimension(parameter: Parameter) -> Dimension:
+    match parameter:
+        case FloatParameter(name, low, high, default):
+            return Dimension(name, "float", (low, high), default)
+        case DiscreteParameter(name, choices, default, log):
+            return Dimension(name, "discrete", choices, default, log)
+        case CategoricalParameter(name, categories, chosen):
+            return Dimension(name, "categorical", categories, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a suggestion stands for.
+
+    ``sample`` is the canonical candidate, the one that is measured, shown and keyed; ``requested`` the one as
+    suggested, equal to it unless ``rules`` (the names of the canonical rules that applied) is not empty.
+    ``reason`` is empty, or says why the candidate is infeasible before any replay.
+    """
+
+    sample: Sample
+    requested: Sample
+    projection: Projection
+    rules: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def feasible(self) -> bool:
+        return not self.reason
+
+    @property
+    def key(self) -> str:
+        return self.sample.key()
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSummary:
+    """One backend of a branch: its version, how many parallel configs it can run, what was ruled out."""
+
+    backend: str
+    version: str
+    configs: int
+    rejected: tuple[RejectedShape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedPool:
+    """The shapes ruled out for a backend that was dropped from a mode."""
+
+    mode: Mode
+    backend: str
+    rejected: tuple[RejectedShape, ...]

@@ -184,21 +184,48 @@ def test_a_late_predictor_is_stopped_and_the_others_count() -> None:
 @pytest.mark.real
 def test_winners_are_sensible_on_a_day_and_on_bursts() -> None:
     """A smooth day is followed best by reacting at once; memoryless bursts by averaging them out."""
-    candidates = ["constant_last", "arima_raw", "kalman_default_raw", "kalman_reactive_log1p"]
-    day = synthesize(SynthSpec("diurnal", rate=3.0, duration=14_400.0, period=7200.0, amplitude=1.0))
-    bursts = synthesize(SynthSpec("bursty", duration=14_400.0, burst_seconds=30.0))
-    smooth = sweep_load_predictor(day, candidates, [180])
-    rough = sweep_load_predictor(bursts, candidates, [180])
+    candidates = ["constant_last", "kalman_default_raw", "kalman_default_log1p", "kalman_reactive_log1p"]
+    day = synthesize(SynthSpec("diurnal", duration=86_400.0, period=86_400.0, rate=1.0, amplitude=1.0))
+    bursts = synthesize(SynthSpec("bursty", duration=86_400.0, rate=1.0, burst_seconds=60.0))
+    smooth = sweep_load_predictor(day, candidates, [600])
+    rough = sweep_load_predictor(bursts, candidates, [600])
     for result in (smooth, rough):
-        assert result.intervals[0].scored_windows == 75
+        assert (result.intervals[0].warmup, result.intervals[0].scored_windows) == (5, 139)
         assert all(s.cause == "" for s in result.intervals[0].scores)
     loss = {r.predictor: r.loss for r in smooth.table()}
-    assert smooth.winner(180).name in ("constant_last", "arima_raw", "kalman_reactive_log1p")
-    assert loss[smooth.winner(180).name] < 0.5 * loss["kalman_default_raw"]
-    loss = {r.predictor: r.loss for r in rough.table()}
-    assert rough.winner(180).name == "arima_raw"
-    assert loss["arima_raw"] < loss["kalman_default_raw"] < loss["constant_last"]
+    assert smooth.winner(600).name in ("constant_last", "kalman_reactive_log1p")
+    assert loss["kalman_default_raw"] > 1.5 * loss[smooth.winner(600).name]
+    rows = rough.table()
+    assert rough.winner(600).name in ("kalman_default_raw", "kalman_default_log1p")
+    assert {r.predictor for r in rows if (r.versus_constant or 9) >= 1} >= {"constant_last"}
+    assert next(r for r in rows if r.winner).versus_constant == pytest.approx(
+        rows[0].loss / _loss(rough, "constant_last")
+    )
     page = predictor_plot(rough)
     assert page.count("<!doctype html>") == 1
-    assert "arima_raw (" in page
-    assert "Interval 180 s" in page
+    assert f"{rough.winner(600).name} (" in page
+    assert "Interval 600 s" in page
+
+
+def _loss(result: PredictorSweepResult, name: str) -> float:
+    return next(r.loss for r in result.table() if r.predictor == name)
+
+
+@pytest.mark.real
+def test_every_preset_gets_a_loss_from_the_planners_own_class() -> None:
+    counts = (9, 12, 10, 14, 13, 17, 15, 18)
+    rows = [
+        Request(10_000.0 * i + 500.0 * j, 100 + 10 * i, 20 + j)
+        for i, n in enumerate(counts)
+        for j in range(n)
+    ]
+    result = sweep_load_predictor(Trace(tuple(rows), "made"), list(LOAD_PREDICTOR_PRESETS), [10])
+    table = result.table()
+    assert {r.predictor for r in table} == set(LOAD_PREDICTOR_PRESETS)
+    assert all(0 < r.loss < 1 for r in table), table
+    assert result.intervals[0].warmup == 5
+    assert table[0].winner
+    assert _loss(result, "constant_last") == pytest.approx(
+        sum(window_loss(before, after) for before, after in list(pairwise(result.intervals[0].windows))[4:])
+        / 3
+    )

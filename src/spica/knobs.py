@@ -292,8 +292,8 @@ _INTRO: Final = """# The knobs of a search space
 
 Made by `python -m spica.knobs` from `src/spica/knobs.py`; do not edit.
 
-One entry of a list knob pins it, several are searched. A knob that cannot act on a candidate ("acts" below) is
-left out of it, and out of the search when it can act on none. Dict entries of composites replace a preset
+One entry of a list knob pins it, several are searched. A knob that cannot act on a candidate (column "acts")
+is left out of it, and out of the search when it can act on none. Dict entries of composites replace a preset
 whole and name every field (of `load_predictor_candidates`: at least `load_predictor`).
 """
 

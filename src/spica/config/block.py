@@ -91,10 +91,9 @@ class Block(BaseModel):
         return block
 
     @classmethod
-    def bare(cls) -> Self:
+    def bare(cls) -> Block:
         """A block of defaults to go on checking with when nothing of the given one can be used."""
-        bare: Self = cls.model_construct(None, **cls.stand_ins)
-        return bare
+        return cls.model_construct(None, **cls.stand_ins)
 
 
 _MISSING: Final = object()

@@ -1,8 +1,8 @@
 """From a run folder to a :class:`RunReport`.
 
 The ledger says what was suggested and measured. Two files beside it, written by the sweep, add what the
-ledger does not hold: ``space.json`` (what was ruled out before the search) and ``summary.json`` (how the sweep
-went). A run that was killed lacks the second, and is reported all the same.
+ledger does not hold: ``space.json`` (what was ruled out before the search) and ``summary.json`` (how the
+sweep went). A run that was killed lacks the second, and is reported all the same.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class KnobEffect:
 
 
 def knob_effects(report: RunReport, *, limit: int = 12) -> tuple[KnobEffect, ...]:
-    """The knobs of which more than one value was measured, the most telling first.
+    """The knobs of which 2 to 12 values were measured, the most telling first.
 
     A summary of what was measured, not a causal statement: the search samples good regions more densely.
     """
@@ -46,9 +46,8 @@ def knob_effects(report: RunReport, *, limit: int = 12) -> tuple[KnobEffect, ...
         for knob, value in leader.config.items():
             if knob not in DERIVED and not knob.endswith("_kv_capacity_tokens"):
                 seen[knob][str(value)].append(leader.values[0])
-    effects = [
-        _effect(knob, groups, report.scoring.maximize[0]) for knob, groups in seen.items() if len(groups) > 1
-    ]
+    up = report.scoring.maximize[0]
+    effects = [_effect(knob, groups, up) for knob, groups in seen.items() if 1 < len(groups) <= 12]
     effects.sort(key=lambda e: (-e.gap, e.knob))
     return tuple(effects[:limit])
 
@@ -92,9 +91,9 @@ def _lead(best: Leader, second: Leader, report: RunReport) -> str:
     what = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
     a, b = best.values[0], second.values[0]
     if a == b:
-        return f"ties with rank 2 on score, first by fewer GPUs or name; they differ in {what or 'nothing shown'}"
+        return f"ties with rank 2, and is first by fewer GPUs or its key; they differ in {what or 'nothing'}"
     lead = abs(a - b) / abs(b) if b else math.inf
-    return f"{number(100 * lead)}% better than rank 2, which differs in {what or 'nothing shown'}"
+    return f"{number(100 * lead)}% better than rank 2, which differs in {what or 'nothing'}"
 
 
 def difference(one: Leader, other: Leader) -> list[str]:

@@ -1,4 +1,4 @@
-"""``candidates.json``, ``candidates.csv``, ``trials.csv`` and ``trials.parquet``: a run for other programs."""
+"""``candidates.json``, ``candidates.csv``, ``trials.csv``, ``trials.parquet``: a run for other programs."""
 
 from __future__ import annotations
 

@@ -45,14 +45,17 @@ def headline(report: RunReport) -> str:
 def _table(report: RunReport, top: int) -> Table:
     """Two lines per candidate: the numbers, then what it is."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
-    columns = ["#", *(MEASURES[n].unit for n in report.objectives), "GPUs", "TTFT ms", "ITL ms", "tok/s/GPU"]
+    with_rate = "throughput_per_gpu" not in report.objectives
+    columns = ["#", *(MEASURES[n].unit for n in report.objectives), "GPUs", "TTFT ms", "ITL ms"]
+    columns += ["tok/s/GPU"] if with_rate else []
     shown = report.front if report.scoring.is_pareto else report.leaders
     for index, name in enumerate(columns):
         table.add_column(name, justify="right", no_wrap=True, style="" if index else "bold")
     table.add_column("deployment", overflow="fold")
     for leader in shown[:top]:
         mark = "*" if leader.key == report.knee else ""
-        table.add_row(f"{mark}{leader.rank}", *_numbers(leader), _what(leader))
+        numbers = _numbers(leader)
+        table.add_row(f"{mark}{leader.rank}", *(numbers if with_rate else numbers[:-1]), _what(leader))
     return table
 
 

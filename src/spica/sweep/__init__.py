@@ -1,1 +1,19 @@
-"""The sweep: ask, project, drop duplicates, evaluate, tell, record. Written on protocols only."""
+"""The sweep: ask, project, drop duplicates, evaluate, tell, record. Written on protocols only.
+
+``docs/runs.md`` explains the order of things, resuming, and how branches share the budget.
+"""
+
+from spica.sweep.inputs import ConfirmOptions, SearchBranch, SweepInputs, SweepOptions
+from spica.sweep.interrupts import StopFlag, raise_if_interrupted, stop_on_interrupt
+from spica.sweep.run import run_sweep
+
+__all__ = [
+    "ConfirmOptions",
+    "SearchBranch",
+    "StopFlag",
+    "SweepInputs",
+    "SweepOptions",
+    "raise_if_interrupted",
+    "run_sweep",
+    "stop_on_interrupt",
+]

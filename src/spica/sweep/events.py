@@ -9,20 +9,10 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from spica.evaluate.protocol import Outcome
+from spica.results import Timings as Timings
 from spica.sample import FlatConfig
 
 Phase = Literal["preflight", "searching", "confirming", "done"]
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds so far: ``suggesting`` in the optimizer, ``waiting`` for replays with nothing left to suggest,
-    ``evaluating`` summed over all workers, ``wall`` since the sweep started (this process)."""
-
-    suggesting: float = 0.0
-    waiting: float = 0.0
-    evaluating: float = 0.0
-    wall: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

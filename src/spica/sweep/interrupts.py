@@ -1,0 +1,70 @@
+"""Ctrl-C: once to stop in order, twice to stop at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from spica.errors import EXIT_INTERRUPTED, SweepInterrupted
+from spica.results import SweepResult
+
+
+class StopFlag:
+    """Set once; the sweep looks at it several times a second."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def request(self) -> None:
+        self._event.set()
+
+    @property
+    def requested(self) -> bool:
+        return self._event.is_set()
+
+
+@contextmanager
+def stop_on_interrupt(
+    stop: StopFlag, *, kill_workers: Callable[[], None], notify: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """While inside, the first SIGINT or SIGTERM asks the sweep to stop (``notify`` may say so); the second
+    kills the workers and ends the process with exit code 130, without unwinding.
+
+    Only in the main thread; elsewhere (a notebook's worker thread) it does nothing, since signals cannot be
+    handled there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if stop.requested:
+            try:
+                kill_workers()
+            finally:
+                os._exit(EXIT_INTERRUPTED)
+        stop.request()
+        notify()
+
+    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def raise_if_interrupted(result: SweepResult, folder: str) -> None:
+    """Raise SweepInterrupted, saying how to go on, when the sweep was stopped by the user.
+
+    For after the results so far have been written.
+    """
+    if result.stop == "interrupted":
+        raise SweepInterrupted(
+            f"interrupted; {len(result.candidates)} measured candidates are in {folder}",
+            remedy=f"continue with: spica sweep --resume {folder}",
+        )

@@ -1,0 +1,118 @@
+"""Measurements: each at most once, each committed before anything else learns of it."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+
+from spica.errors import SpicaError, StackError
+from spica.evaluate.protocol import Evaluator, ReplayPlan, TrialResult
+from spica.ledger import Ledger, TrialRecord
+from spica.score import Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementId:
+    """A candidate's key, and 0 for the search's measurement or 1.. for a confirming one."""
+
+    key: str
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    id: MeasurementId
+    result: TrialResult
+
+
+class Measurer:
+    """Sends plans to the evaluator and keeps their results.
+
+    A result is judged and committed to the ledger in the thread that brings it, then waits in a queue for
+    ``collect``: a finished trial is durable at once, whatever the main thread is doing.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, ledger: Ledger, scoring: Scoring, known: Sequence[TrialRecord]
+    ) -> None:
+        self._evaluator = evaluator
+        self._ledger = ledger
+        self._scoring = scoring
+        self._known = {MeasurementId(t.key, t.repeat): scoring.judge(t.result) for t in known}
+        self._flying: dict[MeasurementId, Future[TrialResult]] = {}
+        self._arrived: queue.SimpleQueue[Finished | SpicaError] = queue.SimpleQueue()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flying)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all known measurements together."""
+        return sum(r.seconds for r in self._known.values())
+
+    def result(self, id: MeasurementId) -> TrialResult | None:
+        return self._known.get(id)
+
+    def request(self, id: MeasurementId, plan: ReplayPlan) -> TrialResult | None:
+        """The result when it is known already (from the ledger), else None and it is on its way."""
+        if id in self._known or id in self._flying:
+            return self._known.get(id)
+        future = self._evaluator.submit(plan)
+        self._flying[id] = future
+        future.add_done_callback(lambda f: self._commit(id, f))
+        return None
+
+    def _commit(self, id: MeasurementId, future: Future[TrialResult]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, CancelledError):
+            return
+        if error is not None:
+            self._arrived.put(StackError(f"the evaluator broke: {type(error).__name__}: {error}"))
+            return
+        result = self._scoring.judge(future.result())
+        try:
+            self._ledger.record_trial(TrialRecord(id.key, result, id.repeat))
+        except SpicaError as failure:
+            self._arrived.put(failure)
+        else:
+            self._arrived.put(Finished(id, result))
+
+    def collect(self, timeout: float) -> tuple[Finished, ...]:
+        """What has finished since the last call; waits up to ``timeout`` seconds for the first.
+
+        Raises StackError or LedgerError when a result could not be committed.
+        """
+        found: list[Finished] = []
+        try:
+            found.append(self._take(timeout))
+            while True:
+                found.append(self._take(0.0))
+        except queue.Empty:
+            return tuple(found)
+
+    def _take(self, timeout: float) -> Finished:
+        item = self._arrived.get(timeout=timeout) if timeout > 0 else self._arrived.get_nowait()
+        if isinstance(item, SpicaError):
+            raise item
+        self._known[item.id] = item.result
+        self._flying.pop(item.id, None)
+        return item
+
+    def drain(self, grace: float) -> tuple[Finished, ...]:
+        """Start nothing more, give what runs ``grace`` seconds to finish, then end the workers."""
+        for future in self._flying.values():
+            future.cancel()
+        found: list[Finished] = []
+        deadline = time.monotonic() + grace
+        while any(not f.done() for f in self._flying.values()) and time.monotonic() < deadline:
+            found += self.collect(0.05)
+        self._evaluator.close(kill=True)
+        found += self.collect(0.0)
+        self._flying.clear()
+        return tuple(found)

@@ -1,0 +1,193 @@
+"""From the state of a sweep that has ended (or was stopped) to its result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from spica.evaluate.protocol import Outcome
+from spica.rank import hypervolume, knee, pareto_front, rank, reference_point
+from spica.results import (
+    BranchSummary,
+    Candidate,
+    OutcomeCount,
+    RoundVolume,
+    Saved,
+    Stop,
+    SweepResult,
+)
+from spica.score import Scoring, avg_gpu, score
+from spica.sweep.budget import behind
+from spica.sweep.confirm import comparisons, leaders
+from spica.sweep.events import Timings
+from spica.sweep.inputs import SweepInputs
+from spica.sweep.loop import Search
+from spica.sweep.measure import MeasurementId, Measurer
+from spica.sweep.rounds import BranchState, Entry, Kind, without_numbers
+
+
+def candidates(states: Sequence[BranchState], measurer: Measurer, scoring: Scoring) -> tuple[Candidate, ...]:
+    """Every feasible candidate measured so far, by branch and in the order of suggestion."""
+    return tuple(
+        candidate
+        for state in states
+        for entry in state.first.values()
+        if (candidate := _candidate(state, entry, measurer, scoring)) is not None
+    )
+
+
+def _candidate(state: BranchState, entry: Entry, measurer: Measurer, scoring: Scoring) -> Candidate | None:
+    result = measurer.result(MeasurementId(entry.key))
+    if result is None or result.metrics is None:
+        return None
+    values = scoring.values(result.metrics)
+    sample = entry.decoded.sample
+    return Candidate(
+        key=entry.key,
+        branch=state.name,
+        config=sample.config(),
+        sample=sample,
+        objectives=values,
+        score=0.0 if scoring.target == "pareto" else score(scoring.target, values[0]),
+        metrics=result.metrics,
+        used_gpus=sample.used_gpus,
+        avg_gpu=avg_gpu(result.metrics),
+        trial_ids=tuple(state.trial(e) for e in state.entries if e.key == entry.key),
+        round=entry.round + 1,
+        seconds=result.seconds,
+        excluded_by_sla=scoring.excluded_by_sla(result.metrics),
+    )
+
+
+def result(
+    inputs: SweepInputs,
+    search: Search,
+    found: tuple[Candidate, ...],
+    *,
+    exact: tuple[Candidate, ...] = (),
+    stop: Stop = "",
+    timings: Timings,
+) -> SweepResult:
+    """The result of a sweep with the candidates ``found``; ``exact`` are leaders that needed no repeats."""
+    scoring, states = inputs.scoring, search.states
+    ranked = _ordered(found, scoring)
+    eligible = [c for c in found if not c.excluded_by_sla]
+    front: tuple[Candidate, ...] = ()
+    if scoring.is_pareto:
+        front = pareto_front(eligible, scoring.maximize, lambda c: c.objectives, lambda c: c.key)
+    at = knee([c.objectives for c in front], scoring.maximize)
+    top = inputs.options.confirm.top
+    reference = reference_point(search.points, scoring.maximize)
+    return SweepResult(
+        scoring=scoring,
+        candidates=ranked,
+        front=front,
+        knee=None if at is None else front[at],
+        excluded=tuple(c for c in ranked if c.excluded_by_sla),
+        branches=_branches(states, scoring),
+        outcomes=_outcomes(states, search.measurer),
+        timings=timings,
+        saved=_saved(states, exact, inputs.options.confirm.repeats),
+        hypervolumes=_volumes(search, scoring) if scoring.is_pareto else (),
+        reference=reference if scoring.is_pareto else (),
+        comparisons=comparisons(leaders(found, scoring, top), scoring) if top and found else (),
+        warnings=(*inputs.warnings, *_warnings(found, eligible, exact)),
+        dropped=inputs.dropped,
+        stop=stop,
+    )
+
+
+def _ordered(found: tuple[Candidate, ...], scoring: Scoring) -> tuple[Candidate, ...]:
+    """Best first; for a Pareto goal by the first objective, for want of a single score."""
+    if not scoring.is_pareto:
+        return rank(found)
+    first = scoring.targets[0]
+    return tuple(sorted(found, key=lambda c: (-score(first, c.objectives[0]), c.used_gpus, c.key)))
+
+
+def _branches(states: Sequence[BranchState], scoring: Scoring) -> tuple[BranchSummary, ...]:
+    late = behind([s.standing() for s in states], scoring.maximize)
+    return tuple(
+        BranchSummary(
+            name=state.name,
+            rounds=state.closed,
+            max_rounds=state.max_rounds,
+            suggestions=len(state.entries),
+            new_trials=sum(e.key in state.told for e in state.first.values()),
+            cache_hits=sum(e.kind is Kind.REPEATED and e.key in state.told for e in state.entries),
+            feasible=len(state.points),
+            stopped=state.stopped or _not_stopped(state, is_late),
+            early=state.early,
+            behind=is_late,
+        )
+        for state, is_late in zip(states, late, strict=True)
+    )
+
+
+def _not_stopped(state: BranchState, is_late: bool) -> str:
+    if is_late and state.closed == state.opened:
+        return f"clearly worse than the best branch: {state.max_rounds - state.closed} rounds were saved"
+    return "the sweep was stopped"
+
+
+def _outcomes(states: Sequence[BranchState], measurer: Measurer) -> tuple[OutcomeCount, ...]:
+    """Trials by outcome and cause, most frequent first. Cache hits are not trials."""
+    counts: Counter[tuple[str, Outcome, str]] = Counter()
+    examples: dict[tuple[str, Outcome, str], str] = {}
+    for state in states:
+        for entry in state.entries:
+            outcome, reason = _end(entry, measurer)
+            if outcome is not None:
+                group = (state.name, outcome, without_numbers(reason))
+                counts[group] += 1
+                examples.setdefault(group, reason)
+    return tuple(
+        OutcomeCount(group[1], examples[group], count, group[0]) for group, count in counts.most_common()
+    )
+
+
+def _end(entry: Entry, measurer: Measurer) -> tuple[Outcome | None, str]:
+    if entry.kind is Kind.INFEASIBLE:
+        return Outcome.INFEASIBLE, entry.decoded.reason
+    measured = measurer.result(MeasurementId(entry.key)) if entry.kind is Kind.NEW else None
+    return (None, "") if measured is None else (measured.outcome, measured.reason)
+
+
+def _saved(states: Sequence[BranchState], exact: tuple[Candidate, ...], repeats: int) -> tuple[Saved, ...]:
+    counts: Counter[str] = Counter()
+    for state in states:
+        for entry in state.entries:
+            if entry.kind is Kind.REPEATED:
+                rules = sorted({*entry.decoded.rules, *state.first[entry.key].decoded.rules})
+                inert = f"differs only in settings that cannot act ({', '.join(rules)})"
+                counts[inert if rules else "the same candidate was measured before"] += 1
+    if exact:
+        counts["replays under round robin repeat themselves exactly; no confirming"] += len(exact) * repeats
+    return tuple(Saved(reason, count) for reason, count in counts.most_common())
+
+
+def _volumes(search: Search, scoring: Scoring) -> tuple[RoundVolume, ...]:
+    reference = reference_point(search.points, scoring.maximize)
+    return tuple(
+        RoundVolume(
+            mark.branch,
+            mark.round,
+            mark.replays,
+            hypervolume(search.points[: mark.points], scoring.maximize, reference),
+        )
+        for mark in search.marks
+    )
+
+
+def _warnings(
+    found: Sequence[Candidate], eligible: Sequence[Candidate], exact: Sequence[Candidate]
+) -> tuple[str, ...]:
+    lines = []
+    if found and not eligible:
+        lines.append(
+            "no request of any candidate met the SLA: loosen it, lower the load, or raise the GPU budget"
+        )
+    if exact:
+        names = ", ".join(c.trial_ids[0] for c in exact)
+        lines.append(f"not measured again, because their replays repeat themselves exactly: {names}")
+    return tuple(lines)

@@ -16,8 +16,8 @@ class Guard:
     """Turns whatever ends a command into a message on stderr and ``code``.
 
     A SpicaError prints itself. A missing package, a full disk and the like are named as what they are.
-    Anything else is a fault of Spica: the traceback goes to a file (to the screen with ``debug``) and its path
-    is shown. SystemExit passes through.
+    Anything else is a fault of Spica: the traceback goes to a file (to the screen with ``debug``) and its
+    path is shown. SystemExit passes through.
     """
 
     def __init__(self, *, debug: bool = False) -> None:

@@ -1,0 +1,128 @@
+"""From a configuration to what is swept: the trace read and written, the predictors chosen, the branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spica.branches import BranchPlan, build_branches, kept_policies, predictor_settings
+from spica.config import SmartSearchConfig
+from spica.evaluate.capabilities import runner_pairs
+from spica.evaluate.planner_config import validate_planner_fields
+from spica.facts import model_facts
+from spica.planner.predictor_sweep import PredictorSweepResult, sweep_load_predictor
+from spica.sample import PredictorSettings
+from spica.score import Scoring
+from spica.traces.model import Trace
+from spica.traffic import PreparedTrace, prepared_trace
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a sweep is made from. ``predictors`` is None when none were asked for."""
+
+    config: SmartSearchConfig
+    plan: BranchPlan
+    trace: Trace | None
+    predictors: PredictorSweepResult | None
+    warnings: tuple[str, ...]
+
+
+def _ignore(_: str) -> None:
+    return
+
+
+def read_workload_trace(config: SmartSearchConfig) -> Trace | None:
+    """The trace of a trace workload, checked against the context length; None for synthetic traffic.
+
+    Raises TraceError, and NoPerfDatabase for a model without facts.
+    """
+    workload = config.workload
+    if workload.trace_path is None:
+        return None
+    from spica.traces.load import load_for_replay
+
+    limit = config.search_space.context_length or model_facts(config.search_space.model_name).context_length
+    return load_for_replay(
+        workload.trace_path,
+        workload.trace_format,
+        context_length=limit,
+        over_context=workload.over_context,
+    )
+
+
+def choose_predictors(
+    config: SmartSearchConfig,
+    trace: Trace | None,
+    *,
+    jobs: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> PredictorSweepResult:
+    """The load-predictor sub-sweep for the throughput intervals that the kept policies use."""
+    return sweep_load_predictor(
+        trace,
+        config.search_space.load_predictor_candidates,
+        kept_policies(config).throughput_intervals,
+        arrival_speedup_ratio=config.workload.arrival_speedup_ratio,
+        jobs=jobs,
+        progress=progress,
+    )
+
+
+def prepare(
+    config: SmartSearchConfig, *, folder: Path | None = None, jobs: int | None = None, say: Say = _ignore
+) -> Prepared:
+    """Read the trace, choose the predictors and build the branches.
+
+    ``folder`` is where the trace is written for the replay; without one the branches are only looked at.
+    ``jobs`` None skips the predictor sub-sweep. ``say`` is told what takes time. Raises whatever
+    ``read_workload_trace``, ``choose_predictors`` and ``build_branches`` raise.
+    """
+    trace = read_workload_trace(config)
+    written = None if trace is None or folder is None else _write(trace, folder)
+    predictors = None
+    if jobs is not None:
+        if trace is not None and kept_policies(config).throughput_intervals:
+            say("choosing load predictors")
+        predictors = choose_predictors(config, trace, jobs=jobs)
+    plan = build_branches(
+        config,
+        runner_pairs=runner_pairs(),
+        predictor_winners=_winners(predictors),
+        trace=written,
+        planner_validator=validate_planner_fields,
+    )
+    return Prepared(config, plan, trace, predictors, (*plan.warnings, *_trace_warnings(config, trace)))
+
+
+def _write(trace: Trace, folder: Path) -> PreparedTrace:
+    from spica.traces.write import prepare_replay_file
+
+    return prepared_trace(trace, prepare_replay_file(trace, folder))
+
+
+def _winners(predictors: PredictorSweepResult | None) -> dict[int, PredictorSettings]:
+    if predictors is None:
+        return {}
+    return {one.interval_s: predictor_settings(one.winner) for one in predictors.intervals}
+
+
+def _trace_warnings(config: SmartSearchConfig, trace: Trace | None) -> tuple[str, ...]:
+    if trace is None:
+        return ()
+    from spica.traces.info import trace_warnings
+
+    notes = tuple(f"trace: {note}" for note in trace.notes)
+    searched = "kv_router" in config.search_space.router_mode
+    speedup = config.workload.arrival_speedup_ratio
+    return notes + trace_warnings(trace, searched, arrival_speedup_ratio=speedup)
+
+
+def scoring_of_goal(config: SmartSearchConfig) -> Scoring:
+    """The goal as the sweep scores by it."""
+    from spica.report.collect import scoring_of
+
+    return scoring_of({"goal": config.goal.model_dump(mode="json")})

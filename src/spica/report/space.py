@@ -1,0 +1,151 @@
+"""What will be searched, and what was left out: for ``spica check``, the run folder and the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spica.branches import Branch, BranchPlan, Dimension
+from spica.parallel.pool import RejectedShape
+
+GIB = 2**30
+
+Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
+
+
+def space_json(plan: BranchPlan) -> dict[str, Json]:
+    """The plan for programs, and for ``space.json``: branches, dimensions, pools, everything dropped."""
+    return {
+        "max_seq_len": plan.max_seq_len,
+        "branches": [_branch_json(branch) for branch in plan.branches],
+        "not_searched": [{"what": f"{d.kind} {d.what}", "reason": d.reason} for d in plan.dropped],
+        "shapes_dropped": [
+            {
+                "what": f"{where} {shape.role} {shape.shape}",
+                "reason": shape.reason,
+                "detail": bytes_text(shape),
+            }
+            for where, shape in rejected_shapes(plan)
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _branch_json(branch: Branch) -> dict[str, Json]:
+    return {
+        "name": branch.mode,
+        "configs": len(branch.pool),
+        "backends": [
+            {"name": s.backend, "version": s.version, "configs": s.configs, "rejected": len(s.rejected)}
+            for s in branch.summaries
+        ],
+        "dimensions": [
+            {"name": d.name, "kind": d.kind, "values": list(d.values), "default": d.default, "log": d.log}
+            for d in branch.dimensions
+        ],
+    }
+
+
+def rejected_shapes(plan: BranchPlan) -> Iterator[tuple[str, RejectedShape]]:
+    """Every shape ruled out, with the mode and backend it was ruled out for."""
+    for branch in plan.branches:
+        for summary in branch.summaries:
+            for shape in summary.rejected:
+                yield f"{branch.mode} {summary.backend}", shape
+    for pool in plan.rejected:
+        for shape in pool.rejected:
+            yield f"{pool.mode} {pool.backend}", shape
+
+
+def bytes_text(shape: RejectedShape) -> str:
+    """Where the memory of one GPU goes, in GiB; empty when the memory was not the reason."""
+    breakdown = None if shape.verdict is None else shape.verdict.capacity.breakdown
+    if breakdown is None or shape.verdict is None:
+        return ""
+    tokens = shape.verdict.tokens
+    held = "no KV cache" if tokens is None else f"{tokens} KV tokens per rank"
+    return (
+        f"GPU {breakdown.gpu_bytes / GIB:.1f} GiB: weights {breakdown.weights_bytes / GIB:.1f}, "
+        f"activations {breakdown.activations_bytes / GIB:.1f}, runtime {breakdown.runtime_bytes / GIB:.1f}, "
+        f"communication {breakdown.communication_bytes / GIB:.1f}; {held}"
+    )
+
+
+def space_view(plan: BranchPlan, *, verbose: bool) -> RenderableType:
+    """The plan for people. ``verbose`` spells out every dropped shape with its bytes."""
+    parts: list[RenderableType] = []
+    for branch in plan.branches:
+        parts += [_branch_head(branch), _dimensions(branch.dimensions), Text()]
+    if plan.dropped:
+        parts += [Text("Not searched", style="bold")]
+        parts += [Text(f"  {line}") for line in dropped_lines(plan)]
+        parts.append(Text())
+    parts += _shapes(plan, verbose)
+    return Group(*parts)
+
+
+def dropped_lines(plan: BranchPlan) -> list[str]:
+    """Everything left out, what has one kind and reason on one line."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for dropped in plan.dropped:
+        grouped.setdefault((dropped.kind, dropped.reason), []).append(dropped.what)
+    return [f"{kind} {', '.join(what)}: {reason}" for (kind, reason), what in grouped.items()]
+
+
+def _branch_head(branch: Branch) -> Text:
+    backends = ", ".join(f"{s.backend} {s.version}: {s.configs}" for s in branch.summaries)
+    text = Text(f"{branch.mode}", style="bold")
+    text.append(f"  {len(branch.pool)} parallel configs ({backends})", style="not bold")
+    return text
+
+
+def _dimensions(dimensions: Sequence[Dimension]) -> RenderableType:
+    if not dimensions:
+        return Text("  a single candidate, nothing to search")
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("  dimension", no_wrap=True)
+    table.add_column("default", no_wrap=True)
+    table.add_column("values", overflow="fold")
+    for d in dimensions:
+        values = " .. ".join(_value(v) for v in d.values) if d.kind == "float" else _list(d)
+        table.add_row(f"  {d.name}", _value(d.default), values)
+    return table
+
+
+def _list(dimension: Dimension) -> str:
+    return ", ".join(_value(v) for v in dimension.values) + (" (log)" if dimension.log else "")
+
+
+def _value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) and not value.is_integer() else _whole(value)
+
+
+def _whole(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) else str(value)
+
+
+def _shapes(plan: BranchPlan, verbose: bool) -> list[RenderableType]:
+    rejected = list(rejected_shapes(plan))
+    if not rejected:
+        return []
+    parts: list[RenderableType] = [Text(f"{len(rejected)} worker shapes ruled out", style="bold")]
+    if verbose:
+        for where, shape in rejected:
+            parts.append(Text(f"  {where} {shape}"))
+            if detail := bytes_text(shape):
+                parts.append(Text(f"      {detail}"))
+        return parts
+    counts = Counter((where, kind(shape.reason)) for where, shape in rejected)
+    parts += [Text(f"  {count} x {where}: {reason}") for (where, reason), count in counts.most_common()]
+    parts.append(Text("  --verbose shows each with its bytes"))
+    return parts
+
+
+def kind(reason: str) -> str:
+    """A reason without its numbers, so that like ones can be counted together."""
+    words = ["N" if any(c.isdigit() for c in word) else word for word in reason.split()]
+    return " ".join(words)

@@ -96,7 +96,8 @@ class Block(BaseModel):
         return cls.model_construct(None, **cls.stand_ins)
 
 
-_MISSING: Final = object()
+NO_SUCH_SETTING: Final = "no such setting"
+_MOST_UNKNOWN: Final = 20
 
 
 def _sound_fields(
@@ -109,34 +110,32 @@ def _sound_fields(
     unsound: set[str] = set()
     for name, setting in settings.items():
         key = f"{cls.path}.{name}"
-        value = given.get(name, _MISSING)
-        if value is _MISSING:
-            if setting.required:
-                problems.append(Problem("this setting is required", key, allowed=setting.allowed))
-                unsound.add(name)
-            value = cls.stand_ins.get(name, setting.default)
-            sound[name] = _converted(cls, setting, value, key, [])[0]
-            continue
-        converted, wrong = _converted(cls, setting, value, key, notices)
+        wrong: tuple[Problem, ...] = ()
+        if name in given:
+            sound[name], wrong = _converted(cls, setting, given[name], key, notices)
+        elif setting.required:
+            wrong = (Problem("this setting is required", key, allowed=setting.allowed),)
         if wrong:
             problems.extend(wrong)
             unsound.add(name)
-            value = cls.stand_ins.get(name, setting.default)
-            converted = _converted(cls, setting, value, key, [])[0]
-        sound[name] = converted
+        if wrong or name not in given:
+            fallback = cls.stand_ins.get(name, setting.default)
+            sound[name] = _converted(cls, setting, fallback, key, [])[0]
     return sound, problems, unsound
 
 
 def unknown_keys(given: Mapping[str, object], known: Iterable[str], path: str) -> Iterator[Problem]:
     """One problem per key that does not exist, with the nearest one that does."""
     names = tuple(known)
-    for name in given:
-        if name not in names:
-            key = f"{path}.{name}" if path else str(name)
-            near = nearest(str(name), names) or ""
-            # Forty knobs after a clear suggestion would drown it.
-            allowed = ", ".join(names) if not near or len(names) < 20 else "the knobs of docs/knobs.md"
-            yield Problem("no such setting", key, suggestion=near, allowed=allowed)
+    unknown = [name for name in given if name not in names]
+    if len(unknown) > _MOST_UNKNOWN:
+        yield Problem(f"{len(unknown)} settings here do not exist; the first few follow", path)
+    for name in unknown[:_MOST_UNKNOWN]:
+        key = f"{path}.{name}" if path else str(name)
+        near = nearest(str(name), names) or ""
+        # Forty knobs after a clear suggestion would drown it.
+        allowed = ", ".join(names) if not near or len(names) < 20 else "the knobs of docs/knobs.md"
+        yield Problem(NO_SUCH_SETTING, key, suggestion=near, allowed=allowed)
 
 
 def _converted(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from spica.config.block import Notices
+from spica.config.block import NO_SUCH_SETTING, Notices
 from spica.config.dump import dump_resolved, dump_yaml
 from spica.config.model import SmartSearchConfig
 from spica.config.settings import SETTINGS
@@ -50,12 +50,23 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig
     try:
         config = SmartSearchConfig.model_validate(_with_trace_path(raw, path.parent), context=notices)
     except ConfigError as error:
-        located = [_located(problem, tree, given) for problem in error.problems if problem.key not in told]
-        raise ConfigError([*problems, *located]) from error
+        # What YAML could not read is null below; saying so again would only confuse.
+        problems += [
+            _located(problem, tree, given)
+            for problem in error.problems
+            if problem.key not in told or problem.message == NO_SUCH_SETTING
+        ]
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(_capped(problems, str(path)))
     warnings = tuple(str(_located(notice, tree, given)) for notice in notices.found)
     return LoadedConfig(config, path, warnings, text)
+
+
+def _capped(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
+    if len(problems) <= _MOST_PROBLEMS:
+        return problems
+    more = Problem(f"and {len(problems) - _MOST_PROBLEMS} more problems", where=source)
+    return [*problems[:_MOST_PROBLEMS], more]
 
 
 def config_from_mapping(mapping: Mapping[str, object]) -> SmartSearchConfig:
@@ -67,6 +78,7 @@ def config_from_mapping(mapping: Mapping[str, object]) -> SmartSearchConfig:
     return SmartSearchConfig.model_validate(mapping)
 
 
+_MOST_PROBLEMS: Final = 50
 _TOP: Final = ("search_space", "workload", "goal", "sweep")
 
 

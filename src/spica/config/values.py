@@ -16,18 +16,25 @@ _FALSE_WORDS: Final = frozenset({"false", "no", "off", "n"})
 _EXPONENT: Final = re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+")
 _OCTAL: Final = re.compile(r"0o[0-7]+")
 _SHOWN: Final = 60
+#: Longer lists are mistakes; checking each entry of one would only hide that.
+MAX_ENTRIES: Final = 1000
 
 
 def shown(value: object) -> str:
-    """A value as it could stand in the YAML, cut to a readable length."""
+    """A value as it could stand in the YAML, printable and cut to a readable length."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (Mapping, list, tuple)):
-        written = json.dumps(value, default=str)
-    else:
-        written = f"'{value}'" if isinstance(value, str) else str(value)
+    try:
+        if isinstance(value, (Mapping, list, tuple)):
+            written = json.dumps(value, default=str)
+        else:
+            written = f"'{value}'" if isinstance(value, str) and value.isprintable() else str(value)
+    except ValueError:  # Python writes no integers of more than some thousand digits
+        return "a huge number"
+    if not written.isprintable():
+        written = ascii(written)
     return written if len(written) <= _SHOWN else written[: _SHOWN - 3] + "..."
 
 
@@ -57,6 +64,8 @@ def check_list(setting: Setting, value: object, key: str) -> tuple[Sequence[obje
             f"write {setting.name}: [{shown(value)}]" if value is not None else "leave it out for its default"
         )
         return None, Problem(f"{shown(value)} is not a list", key, allowed=_list_of(setting), remedy=remedy)
+    if len(value) > MAX_ENTRIES:
+        return None, Problem(f"the list has {len(value)} entries", key, allowed=f"at most {MAX_ENTRIES}")
     if not value:
         remedy = "leave the key out for its default"
         return None, Problem("the list is empty", key, allowed=_list_of(setting), remedy=remedy)
@@ -69,7 +78,7 @@ def _list_of(setting: Setting) -> str:
 
 def _near(value: object, setting: Setting) -> str:
     if isinstance(value, str):
-        return nearest(value, [str(c) for c in setting.choices]) or ""
+        return nearest(value[:_SHOWN], [str(c) for c in setting.choices]) or ""
     if isinstance(value, (int, float)):
         numbers = [c for c in setting.choices if isinstance(c, (int, float))]
         return str(min(numbers, key=lambda c: abs(c - value))) if numbers else ""

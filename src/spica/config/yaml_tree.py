@@ -18,6 +18,7 @@ from spica.errors import ConfigError, Problem, nearest
 MAX_BYTES: Final = 1 << 20
 MAX_VALUES: Final = 100_000
 MAX_DEPTH: Final = 50
+MAX_KEY: Final = 80
 
 _BOM: Final = b"\xef\xbb\xbf"
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -223,20 +224,24 @@ class _Walk:
             self._add("a key must be a plain name", key, line)
             return None
         # A key such as `on` or `8` is a boolean or a number to YAML; its text names what was meant.
-        return str(node.value)
+        name = str(node.value)
+        if len(name) > MAX_KEY or not name.isprintable():
+            self._add(f"{name[:40]!a} cannot be the name of a setting", key, line)
+            return None
+        return name
 
     def _scalar(self, node: yaml.ScalarNode, key: str) -> object:
         if not self._refuse_tag(node, key):
             return None
         if node.tag.endswith(":timestamp"):
             return node.value
-        if node.tag.endswith(":int") and ":" in node.value:
+        if node.tag.endswith((":int", ":float")) and ":" in node.value:
             # YAML 1.1 reads 1:30 in base 60, which nobody means here.
             return node.value
         try:
             value: object = self._constructor.construct_object(node, deep=True)
-        except (ValueError, OverflowError):
-            self._add(f"'{node.value[:40]}' cannot be read as {node.tag.rsplit(':', 1)[-1]}", key, None, node)
+        except (ValueError, LookupError, yaml.YAMLError):
+            self._add(f"{node.value[:40]!a} cannot be read as {node.tag.rsplit(':', 1)[-1]}", key, None, node)
             return None
         self._octal(node, value, key)
         return value

@@ -151,11 +151,14 @@ def composite_problems(knob: str, entry: object, key: str = "") -> tuple[Problem
             return ()
         return (
             Problem(
-                f"unknown preset '{entry}'", key, suggestion=nearest(entry, presets) or "", allowed=allowed
+                f"unknown preset {entry[:60]!r}",
+                key,
+                suggestion=nearest(entry[:60], presets) or "",
+                allowed=allowed,
             ),
         )
     if not isinstance(entry, Mapping):
-        return (Problem(f"{entry!r} is neither a preset id nor a dict", key, allowed=allowed),)
+        return (Problem(f"{_shown(entry)} is neither a preset id nor a dict", key, allowed=allowed),)
     found = [
         Problem(
             "no such key",
@@ -178,16 +181,25 @@ def composite_problems(knob: str, entry: object, key: str = "") -> tuple[Problem
     return tuple(found)
 
 
+def _shown(value: object) -> str:
+    try:
+        return ascii(value)[:60]
+    except ValueError:  # Python writes no integers of more than some thousand digits
+        return "a huge number"
+
+
 def _value_problem(name: str, value: object, key: str) -> Problem | None:
     if name.startswith("enable_"):
         return (
             None
             if isinstance(value, bool)
-            else Problem(f"{value!r} is not a boolean", key, allowed="true, false")
+            else Problem(f"{_shown(value)} is not a boolean", key, allowed="true, false")
         )
     low, high = _RANGES[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        return Problem(f"{value!r} cannot be used here", key, allowed=f"a whole number, {low} to {high}")
+        return Problem(
+            f"{_shown(value)} cannot be used here", key, allowed=f"a whole number, {low} to {high}"
+        )
     if name == "fpm_sample_bucket_size" and math.isqrt(value) ** 2 != value:
         root = math.isqrt(value)
         return Problem(

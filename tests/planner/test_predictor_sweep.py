@@ -183,27 +183,25 @@ def test_a_late_predictor_is_stopped_and_the_others_count() -> None:
 
 @pytest.mark.real
 def test_winners_are_sensible_on_a_day_and_on_bursts() -> None:
-    """A smooth day is followed best by reacting at once; memoryless bursts by averaging them out."""
+    """Load that moves more between windows than it is noisy is followed best by the last value, and filters lag;
+    bursts without memory are forecast best by averaging them out."""
     candidates = ["constant_last", "kalman_default_raw", "kalman_default_log1p", "kalman_reactive_log1p"]
     day = synthesize(SynthSpec("diurnal", duration=86_400.0, period=86_400.0, rate=1.0, amplitude=1.0))
+    smooth = sweep_load_predictor(day, candidates, [1800])
+    assert (smooth.intervals[0].warmup, smooth.intervals[0].scored_windows) == (5, 43)
+    assert smooth.winner(1800).name == "constant_last"
+    assert _loss(smooth, "kalman_default_raw") > 2 * _loss(smooth, "constant_last")
+
     bursts = synthesize(SynthSpec("bursty", duration=86_400.0, rate=1.0, burst_seconds=60.0))
-    smooth = sweep_load_predictor(day, candidates, [600])
     rough = sweep_load_predictor(bursts, candidates, [600])
-    for result in (smooth, rough):
-        assert (result.intervals[0].warmup, result.intervals[0].scored_windows) == (5, 139)
-        assert all(s.cause == "" for s in result.intervals[0].scores)
-    loss = {r.predictor: r.loss for r in smooth.table()}
-    assert smooth.winner(600).name in ("constant_last", "kalman_reactive_log1p")
-    assert loss["kalman_default_raw"] > 1.5 * loss[smooth.winner(600).name]
-    rows = rough.table()
-    assert rough.winner(600).name in ("kalman_default_raw", "kalman_default_log1p")
-    assert {r.predictor for r in rows if (r.versus_constant or 9) >= 1} >= {"constant_last"}
-    assert next(r for r in rows if r.winner).versus_constant == pytest.approx(
-        rows[0].loss / _loss(rough, "constant_last")
-    )
+    assert (rough.intervals[0].warmup, rough.intervals[0].scored_windows) == (5, 139)
+    assert rough.winner(600).name == "kalman_default_log1p"
+    best = next(r for r in rough.table() if r.winner)
+    assert best.versus_constant == pytest.approx(best.loss / _loss(rough, "constant_last"))
+    assert best.versus_constant < 0.95
     page = predictor_plot(rough)
     assert page.count("<!doctype html>") == 1
-    assert f"{rough.winner(600).name} (" in page
+    assert "kalman_default_log1p (" in page
     assert "Interval 600 s" in page
 
 

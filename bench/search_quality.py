@@ -13,11 +13,10 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from truth_table import TRUTH, Problem, load_problem
-
 from spica.optimize import make_optimizer
 from spica.optimize.protocol import Observation, Study, Suggestion
 from spica.prepare import scoring_of_goal
+from truth_table import TRUTH, Problem, load_problem
 
 RESULTS = Path(__file__).parent / "results"
 ROUND = 8

@@ -98,6 +98,7 @@ class Block(BaseModel):
 
 NO_SUCH_SETTING: Final = "no such setting"
 _MOST_UNKNOWN: Final = 20
+_MANY: Final = 20
 
 
 def _sound_fields(
@@ -133,9 +134,14 @@ def unknown_keys(given: Mapping[str, object], known: Iterable[str], path: str) -
     for name in unknown[:_MOST_UNKNOWN]:
         key = f"{path}.{name}" if path else str(name)
         near = nearest(str(name), names) or ""
-        # Forty knobs after a clear suggestion would drown it.
-        allowed = ", ".join(names) if not near or len(names) < 20 else "the knobs of docs/knobs.md"
-        yield Problem(NO_SUCH_SETTING, key, suggestion=near, allowed=allowed)
+        # Forty knobs after a clear suggestion would drown it, and once is enough.
+        if len(names) < _MANY or (not near and name == unknown[0]):
+            allowed = ", ".join(names)
+        else:
+            allowed = "what `python -m spica.knobs` lists"
+        homes = [home for home, settings in SETTINGS.items() if name in settings]
+        remedy = f"it belongs to {homes[0]}" if homes else ""
+        yield Problem(NO_SUCH_SETTING, key, suggestion=near, allowed=allowed, remedy=remedy)
 
 
 def _converted(

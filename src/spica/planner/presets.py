@@ -190,11 +190,9 @@ def _shown(value: object) -> str:
 
 def _value_problem(name: str, value: object, key: str) -> Problem | None:
     if name.startswith("enable_"):
-        return (
-            None
-            if isinstance(value, bool)
-            else Problem(f"{_shown(value)} is not a boolean", key, allowed="true, false")
-        )
+        if isinstance(value, bool):
+            return None
+        return Problem(f"{_shown(value)} is not a boolean", key, allowed="true, false")
     low, high = _RANGES[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         return Problem(

@@ -183,8 +183,7 @@ def test_a_late_predictor_is_stopped_and_the_others_count() -> None:
 
 @pytest.mark.real
 def test_winners_are_sensible_on_a_day_and_on_bursts() -> None:
-    """Load that moves more between windows than it is noisy is followed best by the last value, and filters lag;
-    bursts without memory are forecast best by averaging them out."""
+    """A day that moves more between windows than it is noisy: filters lag. Bursts without memory: averages win."""
     candidates = ["constant_last", "kalman_default_raw", "kalman_default_log1p", "kalman_reactive_log1p"]
     day = synthesize(SynthSpec("diurnal", duration=86_400.0, period=86_400.0, rate=1.0, amplitude=1.0))
     smooth = sweep_load_predictor(day, candidates, [1800])
@@ -198,7 +197,7 @@ def test_winners_are_sensible_on_a_day_and_on_bursts() -> None:
     assert rough.winner(600).name == "kalman_default_log1p"
     best = next(r for r in rough.table() if r.winner)
     assert best.versus_constant == pytest.approx(best.loss / _loss(rough, "constant_last"))
-    assert best.versus_constant < 0.95
+    assert best.loss < 0.95 * _loss(rough, "constant_last")
     page = predictor_plot(rough)
     assert page.count("<!doctype html>") == 1
     assert "kalman_default_log1p (" in page

@@ -96,10 +96,10 @@ def sweep(
     as_json: JsonOption = False,
 ) -> None:
     """Search, replay and rank; the results go to a run folder."""
-    from spica.commands.sweep import SweepOptions, sweep_command
+    from spica.api import RunOptions
+    from spica.commands.sweep import SweepCommand, sweep_command
 
-    options = SweepOptions(
-        config=config,
+    options = RunOptions(
         out=out,
         seed=seed,
         jobs=jobs,
@@ -108,9 +108,8 @@ def sweep(
         force=force,
         max_minutes=max_minutes,
         memory_gb=memory_gb,
-        as_json=as_json,
     )
-    raise typer.Exit(sweep_command(options))
+    raise typer.Exit(sweep_command(SweepCommand(config, as_json, options)))
 
 
 @app.command()

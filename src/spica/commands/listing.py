@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 from fnmatch import fnmatchcase
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from spica.commands.console import human_bytes, out, print_json
 from spica.errors import InputError, Problem, nearest
+from spica.versions import all_versions
 
 if TYPE_CHECKING:
     from spica.facts.catalog import HardwareRow, ModelRow
-
-#: The components whose versions decide a result.
-STACK = ("ai-dynamo", "ai-dynamo-runtime", "aisimulate", "google-vizier", "jax")
-
-
-def stack_versions() -> dict[str, str]:
-    """Versions of Spica, Python and the components, by name; ``not installed`` where one is missing."""
-    found = {"spica": _version("spica"), "python": platform.python_version()}
-    return found | {name: _version(name) for name in STACK}
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def matching(pattern: str | None, names: tuple[str, ...], what: str) -> list[str]:
@@ -107,7 +90,7 @@ def _hardware_json(row: HardwareRow) -> dict[str, str | int | dict[str, str]]:
 
 def print_versions(as_json: bool = False) -> None:
     """Spica's version and those of the components it stands on."""
-    versions = stack_versions()
+    versions = all_versions()
     if as_json:
         print_json(versions)
         return

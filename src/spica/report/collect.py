@@ -30,6 +30,7 @@ from spica.report.data import (
     TrialRow,
 )
 from spica.score import MissingGoodput, Scoring, avg_gpu, score
+from spica.sweep.confirm import mean_metrics
 
 SPACE_FILE = "space.json"
 SUMMARY_FILE = "summary.json"
@@ -181,10 +182,7 @@ def _leaders(
     trials: Sequence[TrialRow], measured: Sequence[TrialRecord], scoring: Scoring
 ) -> tuple[tuple[Leader, ...], str]:
     """All feasible candidates in order, and the key of the knee of a Pareto goal."""
-    repeats: dict[str, list[Metrics]] = defaultdict(list)
-    for record in measured:
-        if record.result.metrics is not None:
-            repeats[record.key].append(record.result.metrics)
+    repeats = _measurements(measured)
     by_key: dict[str, list[TrialRow]] = defaultdict(list)
     for row in trials:
         if row.outcome == Outcome.FEASIBLE.value:
@@ -204,6 +202,18 @@ def _leaders(
     return _numbered(ordered), "" if at is None else front[at].key
 
 
+def _measurements(measured: Sequence[TrialRecord]) -> dict[str, list[Metrics]]:
+    """What each candidate is judged by: its confirming measurements if there are any, else the search's."""
+    found: dict[str, list[Metrics]] = {}
+    for confirming in (False, True):
+        again: dict[str, list[Metrics]] = defaultdict(list)
+        for record in measured:
+            if record.result.metrics is not None and (record.repeat > 0) is confirming:
+                again[record.key].append(record.result.metrics)
+        found |= again
+    return found
+
+
 def _numbered(leaders: Sequence[Leader]) -> tuple[Leader, ...]:
     return tuple(replace(leader, rank=i) for i, leader in enumerate(leaders, start=1))
 
@@ -214,7 +224,7 @@ def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scori
     means = tuple(math.fsum(c) / len(c) if all(map(math.isfinite, c)) else c[0] for c in columns)
     counted = len(columns[0])
     std = tuple(statistics.stdev(c) for c in columns) if counted > 1 else ()
-    mean_metrics = _mean_metrics(repeats)
+    mean = mean_metrics(repeats)
     config = rows[0].config
     used = config.get("used_gpus")
     return Leader(
@@ -225,14 +235,14 @@ def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scori
         values=means,
         score=0.0 if scoring.target == "pareto" else score(scoring.target, means[0]),
         used_gpus=used if isinstance(used, int) else 0,
-        avg_gpu=avg_gpu(mean_metrics),
-        metrics=mean_metrics.summary,
+        avg_gpu=avg_gpu(mean),
+        metrics=mean.summary,
         trials=tuple(row.trial for row in rows),
         order=max(row.order for row in rows),
         seconds=math.fsum(row.seconds for row in rows),
         repeats=counted,
         std=std,
-        excluded_by_sla=scoring.excluded_by_sla(mean_metrics),
+        excluded_by_sla=scoring.excluded_by_sla(mean),
     )
 
 
@@ -242,15 +252,6 @@ def _scorable(metrics: Metrics, scoring: Scoring) -> bool:
     except MissingGoodput:
         return False
     return True
-
-
-def _mean_metrics(repeats: Sequence[Metrics]) -> Metrics:
-    """The mean of every number that all repeats report."""
-    if len(repeats) == 1:
-        return repeats[0]
-    names = [n for n in repeats[0].summary if all(n in m.summary for m in repeats)]
-    summary = {n: math.fsum(m.summary[n] for m in repeats) / len(repeats) for n in names}
-    return Metrics(summary, repeats[0].planner_total_ticks, repeats[0].replicas)
 
 
 def _reasons(trials: Sequence[TrialRow]) -> tuple[ReasonCount, ...]:

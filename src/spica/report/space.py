@@ -140,7 +140,10 @@ def _shapes(plan: BranchPlan, verbose: bool) -> list[RenderableType]:
                 parts.append(Text(f"      {detail}"))
         return parts
     counts = Counter((where, kind(shape.reason)) for where, shape in rejected)
-    parts += [Text(f"  {count} x {where}: {reason}") for (where, reason), count in counts.most_common()]
+    first = {(where, kind(shape.reason)): shape for where, shape in reversed(rejected)}
+    for key, count in counts.most_common():
+        example = "" if count == 1 else "such as "
+        parts.append(Text(f"  {count} x {key[0]}, {example}{first[key]}"))
     parts.append(Text("  --verbose shows each with its bytes"))
     return parts
 

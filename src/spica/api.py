@@ -1,0 +1,287 @@
+"""The Python API: one call from a configuration to ranked deployments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spica.config import SmartSearchConfig
+from spica.config.load import config_from_mapping, dump_resolved, dump_yaml, load_config
+from spica.errors import InputError, LedgerError, Problem
+from spica.evaluate.pool import LocalEvaluator, default_jobs
+from spica.ledger import Ledger, RunIdentity
+from spica.optimize import make_optimizer, warm_up
+from spica.prepare import Prepared, prepare, scoring_of_goal
+from spica.report.collect import collect
+from spica.report.data import RunReport
+from spica.report.manifests import DeployContext
+from spica.report.write import write_reports
+from spica.results import SweepResult
+from spica.runfolder import CONFIG_FILE, default_folder, new_folder, write_beginning, write_summary
+from spica.sweep import ConfirmOptions, StopFlag, SweepInputs, SweepOptions, run_sweep, stop_on_interrupt
+from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
+from spica.versions import stack_versions
+
+Config = SmartSearchConfig | Mapping[str, Any] | str | Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a sweep is run, as far as its configuration does not say.
+
+    ``out``: the run folder (None: ``runs/<name>-<time>``). ``jobs``: replays at once (None: from the config
+    and the cores). ``seed``: overrides ``sweep.random_seed``. ``max_minutes``: time for the whole sweep.
+    ``memory_gb``: resident memory of one worker, in GiB (None: a share of the machine's). ``resume``: a run
+    folder to continue; ``force`` does so although the configuration or the versions differ.
+    """
+
+    out: Path | None = None
+    jobs: int | None = None
+    seed: int | None = None
+    overrides: tuple[str, ...] = ()
+    max_minutes: float | None = None
+    memory_gb: float | None = None
+    resume: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A configuration with the text it came from and what was accepted with a change."""
+
+    config: SmartSearchConfig
+    name: str
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A sweep that has ended: its folder, its result, and the report made of the folder."""
+
+    folder: Path
+    result: SweepResult
+    report: RunReport
+
+
+def run_smart_search(
+    config: Config | None,
+    *,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    seed: int | None = None,
+    overrides: tuple[str, ...] = (),
+    max_minutes: float | None = None,
+    memory_gb: float | None = None,
+    resume: str | Path | None = None,
+    force: bool = False,
+    observer: SweepObserver | None = None,
+) -> SweepResult:
+    """Search, replay and rank; the results also go to a run folder.
+
+    ``config`` is a SmartSearchConfig, a mapping of the YAML's form, or the path of a YAML file; None only
+    with ``resume``. The other arguments are those of :class:`RunOptions`. ``observer`` is told what happens.
+
+    Needs no ``__main__`` guard and works in a notebook. Raises a SpicaError for bad input, a stack that does
+    not work, or nothing viable; an interrupted sweep returns what it has (``result.stop``).
+    """
+    options = RunOptions(
+        out=None if out is None else Path(out),
+        jobs=jobs,
+        seed=seed,
+        overrides=tuple(overrides),
+        max_minutes=max_minutes,
+        memory_gb=memory_gb,
+        resume=None if resume is None else Path(resume),
+        force=force,
+    )
+    return run(source_of(config, options), options, observer or Silent()).result
+
+
+def source_of(config: Config | None, options: RunOptions) -> Source:
+    """The configuration to run: the given one, or the one of the run that is resumed, with the overrides.
+
+    Raises ConfigError for a bad one, InputError when there is neither.
+    """
+    if config is None:
+        if options.resume is None:
+            raise InputError(
+                Problem("no configuration was given", remedy="name a YAML file, or a run with --resume RUN")
+            )
+        with Ledger.read(options.resume) as ledger:
+            text = ledger.identity().config_text
+        loaded = load_config(options.resume / CONFIG_FILE, options.overrides)
+        return _seeded(Source(loaded.config, options.resume.name, text, loaded.warnings), options.seed)
+    if isinstance(config, str | Path):
+        loaded = load_config(config, options.overrides)
+        return _seeded(Source(loaded.config, loaded.path.stem, loaded.text, loaded.warnings), options.seed)
+    if options.overrides:
+        raise InputError(Problem("overrides need a configuration file", remedy="change the values instead"))
+    made = config if isinstance(config, SmartSearchConfig) else config_from_mapping(config)
+    return _seeded(Source(made, "sweep", dump_yaml(made)), options.seed)
+
+
+def _seeded(source: Source, seed: int | None) -> Source:
+    if seed is None:
+        return source
+    sweep = source.config.sweep.model_copy(update={"random_seed": seed})
+    config = source.config.model_copy(update={"sweep": sweep})
+    return Source(config, source.name, source.text, source.warnings)
+
+
+def run(source: Source, options: RunOptions, observer: SweepObserver, stop: StopFlag | None = None) -> Run:
+    """Run a sweep from its configuration to its reports; see :func:`run_smart_search`."""
+    stop = stop or StopFlag()
+    config, jobs = source.config, options.jobs or _default_jobs(source.config)
+    for warning in source.warnings:
+        observer.on_event(Warned(warning))
+    with ExitStack() as stack:
+        folder = stack.enter_context(_folder(source, options))
+        # Workers import while the configuration is enumerated.
+        evaluator = stack.enter_context(_evaluator(config, options, jobs))
+        observer.on_event(PhaseChanged("preflight", "reading the facts, enumerating what can run"))
+        prepared = prepare(
+            config,
+            folder=folder,
+            jobs=jobs,
+            say=lambda text: observer.on_event(PhaseChanged("preflight", text)),
+        )
+        for warning in prepared.warnings:
+            observer.on_event(Warned(warning))
+        ledger = stack.enter_context(_ledger(source, options, folder))
+        write_beginning(folder, config, prepared.plan)
+        inputs = _inputs(source, prepared, options)
+        threading.Thread(target=_warm_up, args=(inputs,), name="spica-warm-up", daemon=True).start()
+        stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
+        result = run_sweep(
+            inputs,
+            evaluator=evaluator,
+            optimizer_factory=make_optimizer,
+            ledger=ledger,
+            observer=observer,
+            stop=stop,
+        )
+    write_summary(folder, result)
+    return Run(folder, result, write_all(folder, config))
+
+
+def write_all(folder: Path, config: SmartSearchConfig) -> RunReport:
+    """Write the reports of a run folder (again) from its ledger."""
+    from spica.facts import sku_facts
+
+    report = collect(folder)
+    sla = config.goal.sla
+    context = DeployContext(
+        dynamo_version=str(report.versions.get("ai-dynamo", "")),
+        gpus_per_node=sku_facts(config.search_space.hardware_sku).gpus_per_node,
+        planner_target=config.goal.planner_optimization_target,
+        ttft_ms=None if sla is None else sla.ttft_ms,
+        itl_ms=None if sla is None else sla.itl_ms,
+    )
+    write_reports(folder, report, dict(dump_resolved(config)), context)
+    return report
+
+
+def _default_jobs(config: SmartSearchConfig) -> int:
+    asked = config.sweep.parallel_evals
+    return asked if asked is not None else min(config.sweep.resolved_parallel_evals, default_jobs())
+
+
+@contextmanager
+def _folder(source: Source, options: RunOptions) -> Iterator[Path]:
+    if options.resume is not None:
+        if options.out is not None:
+            raise InputError(Problem("--out and --resume name two folders", remedy="give one of them"))
+        yield options.resume
+        return
+    with new_folder(options.out or default_folder(source.name)) as folder:
+        yield folder
+
+
+@contextmanager
+def _evaluator(config: SmartSearchConfig, options: RunOptions, jobs: int) -> Iterator[LocalEvaluator]:
+    """The worker processes; none of them outlives the block."""
+    evaluator = LocalEvaluator(
+        jobs,
+        max_eval_seconds=config.sweep.max_eval_seconds,
+        memory_limit_bytes=0 if options.memory_gb is None else int(options.memory_gb * 2**30),
+    )
+    try:
+        yield evaluator
+    finally:
+        evaluator.close(kill=True)
+
+
+@contextmanager
+def _ledger(source: Source, options: RunOptions, folder: Path) -> Iterator[Ledger]:
+    now = identity_of(source)
+    if options.resume is None:
+        with Ledger.create(folder, now) as ledger:
+            yield ledger
+        return
+    with Ledger.resume(folder) as ledger:
+        ledger.admit(now, force=options.force)
+        yield ledger
+
+
+def identity_of(source: Source) -> RunIdentity:
+    """What must be equal for a run to be continued: everything that decides a result, nothing else."""
+    resolved = dict(dump_resolved(source.config))
+    sweep = source.config.sweep
+    kept = {k: v for k, v in dict(resolved["sweep"]).items() if k != "parallel_evals"}  # type: ignore[arg-type]
+    resolved["sweep"] = kept | {"candidates_per_round": sweep.resolved_candidates_per_round}
+    trace = source.config.workload.trace_path
+    if trace is not None:
+        resolved["trace_sha256"] = _digest(Path(trace))
+    text = json.dumps(resolved, sort_keys=True)
+    return RunIdentity(source.text, text, sweep.random_seed, stack_versions())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInputs:
+    sweep = source.config.sweep
+    confirm = (
+        ConfirmOptions()
+        if sweep.confirm is None
+        else ConfirmOptions(sweep.confirm.top, sweep.confirm.repeats)
+    )
+    return SweepInputs(
+        branches=prepared.plan.branches,
+        scoring=scoring_of_goal(source.config),
+        planner_target=prepared.plan.planner_target,
+        options=SweepOptions(
+            max_rounds=sweep.max_rounds,
+            candidates_per_round=sweep.resolved_candidates_per_round,
+            seed=sweep.random_seed,
+            confirm=confirm,
+            max_minutes=options.max_minutes,
+        ),
+        warnings=(*source.warnings, *prepared.warnings),
+        dropped=tuple(str(dropped) for dropped in prepared.plan.dropped),
+        force=options.force,
+    )
+
+
+def _warm_up(inputs: SweepInputs) -> None:
+    for branch in inputs.branches:
+        warm_up(inputs.study(branch))
+
+
+def report_run(folder: Path) -> RunReport:
+    """Write a run's reports again. Raises LedgerError when there is no run in ``folder``."""
+    collect(folder)
+    if not (folder / CONFIG_FILE).is_file():
+        raise LedgerError(
+            f"{folder}: {CONFIG_FILE} is missing", remedy="resume the run, which writes it again"
+        )
+    return write_all(folder, load_config(folder / CONFIG_FILE).config)

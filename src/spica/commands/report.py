@@ -1,0 +1,22 @@
+"""``spica report``: write a run's reports again and show its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spica.api import report_run
+from spica.commands.console import out, print_json
+from spica.errors import EXIT_NOTHING_FEASIBLE, EXIT_OK
+from spica.report.tables import candidates_json
+from spica.report.terminal import result_view
+
+
+def report_command(folder: Path, as_json: bool) -> int:
+    """The exit code: 1 when the run has no feasible candidate."""
+    report = report_run(folder)
+    if as_json:
+        print_json({"folder": str(folder), **candidates_json(report)})
+    else:
+        out().print(result_view(report))
+        out().print(f"\nreport      {folder / 'report.html'}")
+    return EXIT_OK if report.leaders else EXIT_NOTHING_FEASIBLE

@@ -1,0 +1,55 @@
+"""Writing all reports of a run folder from its ledger; can be repeated at any time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spica.report.data import Leader, RunReport
+from spica.report.html import report_html
+from spica.report.manifests import DeployContext, graph_yaml, launch_script
+from spica.report.repin import repinned
+from spica.report.tables import candidate_rows, to_csv, to_json, to_parquet, trial_rows
+from spica.runfolder import write_text
+
+#: Candidates for which files to deploy are written.
+DEPLOYED = 3
+
+
+def write_reports(folder: Path, report: RunReport, config: dict[str, Any], context: DeployContext) -> None:
+    """``candidates.json`` and ``.csv``, ``trials.csv`` and ``.parquet``, ``report.html``, ``deploy/``.
+
+    ``config`` is the resolved configuration in its YAML form.
+    """
+    write_text(folder / "candidates.json", to_json(report))
+    write_text(folder / "candidates.csv", to_csv(candidate_rows(report)))
+    rows = trial_rows(report)
+    write_text(folder / "trials.csv", to_csv(rows))
+    to_parquet(rows, str(folder / "trials.parquet"))
+    write_text(folder / "report.html", report_html(report))
+    _deploy(folder / "deploy", report, config, context)
+
+
+def deployed(report: RunReport) -> tuple[Leader, ...]:
+    """The candidates worth deploying: the best, then the next of the ranking or the front."""
+    best = report.best
+    if best is None:
+        return ()
+    pool = report.front if report.scoring.is_pareto else report.leaders
+    return (best, *[leader for leader in pool if leader.key != best.key][: DEPLOYED - 1])
+
+
+def _deploy(folder: Path, report: RunReport, config: dict[str, Any], context: DeployContext) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for leader in deployed(report):
+        own = folder / f"rank-{leader.rank}"
+        own.mkdir(parents=True)
+        name = f"{report.model.split('/')[-1]}-{leader.config['deployment_mode']}-{leader.rank}"
+        write_text(own / "graph.yaml", graph_yaml(leader.config, context, name))
+        write_text(own / "launch.sh", launch_script(leader.config, context))
+        write_text(own / "repin.yaml", yaml.safe_dump(repinned(config, leader.config), sort_keys=False))
+        write_text(own / "candidate.json", json.dumps(leader.config, indent=1) + "\n")

@@ -129,7 +129,10 @@ def test_the_planner_takes_every_preset(knob: str) -> None:
     ("knob", "entry"),
     [
         ("planner_scaling_policy", CUSTOM | {"throughput_adjustment_interval_seconds": 0}),
-        ("planner_scaling_policy", CUSTOM | {"enable_load_scaling": True, "load_adjustment_interval_seconds": 240}),
+        (
+            "planner_scaling_policy",
+            CUSTOM | {"enable_load_scaling": True, "load_adjustment_interval_seconds": 240},
+        ),
         ("planner_fpm_sampling", {"max_num_fpm_samples": 64, "fpm_sample_bucket_size": 15}),
         ("planner_fpm_sampling", {"max_num_fpm_samples": 0, "fpm_sample_bucket_size": 16}),
         ("planner_load_sensitivity", {"load_scaling_down_sensitivity": 101, "load_min_observations": 5}),

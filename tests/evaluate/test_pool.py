@@ -1,0 +1,172 @@
+"""Workers that are late, too large, killed or orphaned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import psutil
+import pytest
+from evaluation_samples import Make
+
+from spica.evaluate.pool import LocalEvaluator, default_memory_limit
+from spica.evaluate.process import Bounds, WorkerProcess, describe_death
+from spica.evaluate.protocol import Outcome, SyntheticTraffic
+from spica.evaluate.replay import ReplayOptions
+from spica.evaluate.worker import Task
+
+pytestmark = pytest.mark.real
+
+SMALL = SyntheticTraffic(isl=100, osl=4, num_requests=4, concurrency=4)
+#: One request at a time, 200 million single-token steps: minutes of work.
+ENDLESS = SyntheticTraffic(isl=100, osl=2000, num_requests=100_000, concurrency=1)
+
+
+def _task(traffic: SyntheticTraffic) -> Task:
+    return Task(Make(replicas=1).plan(traffic), ReplayOptions())
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _wait(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+    process = WorkerProcess({"SPICA_TEST_MARK": "here"}, tmp_path_factory.mktemp("logs") / "worker.log")
+    yield process
+    process.stop()
+
+
+def _pid(worker: WorkerProcess) -> int:
+    worker.ensure_ready()
+    assert worker.pid is not None
+    return worker.pid
+
+
+def test_a_late_worker_is_killed_and_replaced(worker: WorkerProcess) -> None:
+    pid = _pid(worker)
+    result = worker.run(_task(ENDLESS), Bounds(max_seconds=1.0))
+    assert result.outcome is Outcome.TIMED_OUT
+    assert "exceed runtime" in result.reason
+    assert _gone(pid)
+    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+
+
+def test_a_worker_over_its_memory_cap_is_killed(worker: WorkerProcess) -> None:
+    pid = _pid(worker)
+    large = SyntheticTraffic(isl=30_000, osl=50, num_requests=8000, concurrency=16)
+    result = worker.run(_task(large), Bounds(max_bytes=400 * 2**20))
+    assert result.outcome is Outcome.INFEASIBLE
+    assert "memory cap" in result.reason
+    assert "0.39 GiB" in result.reason
+    assert _gone(pid)
+
+
+def test_a_killed_worker_costs_one_trial(worker: WorkerProcess) -> None:
+    pid = _pid(worker)
+    assassin = threading.Timer(1.0, os.kill, (pid, signal.SIGKILL))
+    assassin.start()
+    result = worker.run(_task(ENDLESS), Bounds())
+    assassin.join()
+    assert result.outcome is Outcome.FAILED
+    assert result.reason.startswith("worker died (signal 9, SIGKILL")
+    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+    idle = _pid(worker)
+    os.kill(idle, signal.SIGKILL)
+    assert _wait(lambda: _gone(idle))
+    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+
+
+def test_a_worker_ignores_ctrl_c_and_has_its_own_environment(worker: WorkerProcess) -> None:
+    pid = _pid(worker)
+    os.kill(pid, signal.SIGINT)
+    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+    assert worker.pid == pid
+    assert os.getpgid(pid) != os.getpgid(0)
+    environment = psutil.Process(pid).environ()
+    assert environment["DYN_LOG"] == "error"
+    assert environment["OPENBLAS_NUM_THREADS"] == "1"
+    assert environment["SPICA_TEST_MARK"] == "here"
+    assert "SPICA_TEST_MARK" not in os.environ
+
+
+def test_the_ways_to_die() -> None:
+    assert describe_death(-9) == "signal 9, SIGKILL, perhaps out of memory"
+    assert describe_death(-11) == "signal 11, SIGSEGV"
+    assert describe_death(3) == "exit code 3"
+
+
+def test_the_default_memory_cap_fits_the_machine() -> None:
+    total = psutil.virtual_memory().total
+    for jobs in (1, 2, 16):
+        assert 2**30 <= default_memory_limit(jobs) <= max(2**30, min(4 * 2**30, total // jobs))
+
+
+def test_close_with_kill_ends_everything_at_once() -> None:
+    evaluator = LocalEvaluator(1, max_eval_seconds=None, memory_limit_bytes=None)
+    running, queued = (evaluator.submit(Make(replicas=1).plan(ENDLESS)) for _ in range(2))
+    assert _wait(lambda: len(evaluator.worker_pids()) == 1)
+    (pid,) = evaluator.worker_pids()
+    started = time.monotonic()
+    evaluator.close(kill=True)
+    assert time.monotonic() - started < 5
+    assert _gone(pid)
+    assert queued.cancelled()
+    with pytest.raises(CancelledError):
+        running.result(timeout=0)
+    evaluator.close()
+
+
+_SCRIPT = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from evaluation_samples import Make
+from spica.evaluate.pool import LocalEvaluator
+from spica.evaluate.protocol import SyntheticTraffic
+
+print("once", flush=True)
+evaluator = LocalEvaluator(1, max_eval_seconds=None)
+first = evaluator.submit(Make(backend="sglang", replicas=1).plan(SyntheticTraffic(100, 4, 4, concurrency=4)))
+print(first.result().outcome, evaluator.worker_pids()[0], flush=True)
+evaluator.submit(Make(replicas=1).plan(SyntheticTraffic(100, 2000, 100_000, concurrency=1)))
+time.sleep(600)
+"""
+
+
+def test_a_script_without_a_guard_and_no_orphan_when_it_is_killed(tmp_path: Path) -> None:
+    """The script's top level runs once (workers do not import it again), the workers print nothing, and they
+    die with a parent that had no chance to say good-bye."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(_SCRIPT.format(tests=str(Path(__file__).parent))))
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert parent.stdout is not None
+    with parent:
+        assert parent.stdout.readline() == "once\n"
+        outcome, pid = parent.stdout.readline().split()
+        assert outcome == "feasible"
+        assert not _gone(int(pid))
+        time.sleep(0.5)
+        parent.kill()
+        rest = parent.stdout.read()
+    assert rest == ""
+    assert _wait(lambda: _gone(int(pid)), 10.0)

@@ -154,6 +154,7 @@ def test_a_short_series_by_hand_with_a_failure_beside_it() -> None:
         ["constant_last", bad],
         [10],
         arrival_speedup_ratio=4.0,
+        jobs=1,
         progress=lambda done, total: told.append((done, total)),
     )
     one = result.intervals[0]
@@ -183,16 +184,16 @@ def test_a_late_predictor_is_stopped_and_the_others_count() -> None:
 
 @pytest.mark.real
 def test_winners_are_sensible_on_a_day_and_on_bursts() -> None:
-    """A day that moves more between windows than it is noisy: filters lag. Bursts without memory: averages win."""
+    """On a day that moves more than it is noisy filters lag; on bursts without memory averages win."""
     candidates = ["constant_last", "kalman_default_raw", "kalman_default_log1p", "kalman_reactive_log1p"]
     day = synthesize(SynthSpec("diurnal", duration=86_400.0, period=86_400.0, rate=1.0, amplitude=1.0))
-    smooth = sweep_load_predictor(day, candidates, [1800])
+    smooth = sweep_load_predictor(day, candidates, [1800], jobs=1)
     assert (smooth.intervals[0].warmup, smooth.intervals[0].scored_windows) == (5, 43)
     assert smooth.winner(1800).name == "constant_last"
     assert _loss(smooth, "kalman_default_raw") > 2 * _loss(smooth, "constant_last")
 
     bursts = synthesize(SynthSpec("bursty", duration=86_400.0, rate=1.0, burst_seconds=60.0))
-    rough = sweep_load_predictor(bursts, candidates, [600])
+    rough = sweep_load_predictor(bursts, candidates, [600], jobs=1)
     assert (rough.intervals[0].warmup, rough.intervals[0].scored_windows) == (5, 139)
     assert rough.winner(600).name == "kalman_default_log1p"
     best = next(r for r in rough.table() if r.winner)

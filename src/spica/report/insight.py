@@ -14,6 +14,10 @@ from spica.report.numbers import candidate_text, number, values_text
 DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
 
 
+#: More changed settings than this are not listed one by one.
+MOST_CHANGES = 5
+
+
 @dataclass(frozen=True, slots=True)
 class KnobValue:
     """One value of a knob: how many candidates had it, their mean and best first objective."""
@@ -88,12 +92,16 @@ def why_best(report: RunReport) -> tuple[str, ...]:
 
 def _lead(best: Leader, second: Leader, report: RunReport) -> str:
     changed = difference(best, second)
-    what = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+    same_mode = best.config.get("deployment_mode") == second.config.get("deployment_mode")
+    if same_mode and len(changed) <= MOST_CHANGES:
+        what = f"which differs in {', '.join(changed) or 'nothing'}"
+    else:
+        what = f"which is {candidate_text(second.config)}"
     a, b = best.values[0], second.values[0]
     if a == b:
-        return f"ties with rank 2, and is first by fewer GPUs or its key; they differ in {what or 'nothing'}"
+        return f"ties with rank 2, {what}; the tie goes to fewer GPUs, then to the key"
     lead = abs(a - b) / abs(b) if b else math.inf
-    return f"{number(100 * lead)}% better than rank 2, which differs in {what or 'nothing'}"
+    return f"{number(100 * lead)}% better than rank 2, {what}"
 
 
 def difference(one: Leader, other: Leader) -> list[str]:

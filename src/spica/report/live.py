@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
@@ -40,6 +41,7 @@ class LiveProgress:
         self._done = 0
         self._total = 0
         self._timings = Timings()
+        self._began = time.monotonic()
         self._outcomes: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
         self._best = ""
@@ -112,7 +114,7 @@ class LiveProgress:
         )
 
     def _say(self, line: str, *, style: str | None = None) -> None:
-        clock = duration(self._timings.wall)
+        clock = duration(time.monotonic() - self._began)
         self._console.print(Text(f"{clock:>8}  {line}", style=style or ""), soft_wrap=self._live is None)
 
     def _status(self) -> Table:

@@ -83,9 +83,9 @@ def thousands(tokens: object) -> str:
 
 
 def router_text(config: FlatConfig) -> str:
-    """``round_robin``, or ``kv`` with overlap credit, prefill load scale and temperature."""
+    """``round robin``, or ``kv`` with overlap credit, prefill load scale and temperature."""
     if config.get("router_mode") != "kv_router":
-        return "rr"
+        return "round robin"
     keys = ("overlap_score_credit", "prefill_load_scale", "router_temperature")
     return "kv " + "/".join(f"{config[k]:g}" for k in keys if isinstance(config.get(k), int | float))
 

@@ -99,7 +99,10 @@ def dropped_lines(plan: BranchPlan) -> list[str]:
 def _branch_head(branch: Branch) -> Text:
     backends = ", ".join(f"{s.backend} {s.version}: {s.configs}" for s in branch.summaries)
     text = Text(f"{branch.mode}", style="bold")
-    text.append(f"  {len(branch.pool)} parallel configs ({backends})", style="not bold")
+    text.append(
+        f"  {len(branch.pool)} parallel config{'s' if len(branch.pool) != 1 else ''} ({backends})",
+        style="not bold",
+    )
     return text
 
 

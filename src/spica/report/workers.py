@@ -132,7 +132,7 @@ def _sglang(w: Worker, port: int | str) -> Iterator[str]:
         yield from ("--context-length", str(w.context_length))
     if w.role != "agg":
         yield from ("--disaggregation-mode", w.role, "--disaggregation-transfer-backend", "nixl")
-        yield from ("--disaggregation-bootstrap-port", "12345", "--host", "0.0.0.0")
+        yield from ("--host", "0.0.0.0")  # the bootstrap port is found by dynamo.sglang itself
     if w.kv_events:
         yield from ("--kv-events-config", _events(port))
 

@@ -1,0 +1,163 @@
+"""The terminal view and the HTML page."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_run import agg, feasible, identity, metrics, sample, small_run, write_run
+from rich.console import Console
+
+from spica.evaluate.protocol import Outcome, TrialResult
+from spica.report.charts import safe_json
+from spica.report.collect import collect
+from spica.report.data import RunReport
+from spica.report.html import report_html
+from spica.report.numbers import batching_text, duration, number, parallel_text
+from spica.report.terminal import result_view
+
+GOLDEN = Path(__file__).parent / "golden"
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def printed(report: RunReport, width: int = 80) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, markup=False, highlight=False).print(result_view(report))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def test_terminal_view_is_the_golden_one(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    assert printed(collect(tmp_path / "run")) == (GOLDEN / "small_run.txt").read_text()
+
+
+def test_terminal_view_of_a_front_fits_80_columns(tmp_path: Path) -> None:
+    steps = [
+        (sample(agg(1, n), kv_router=True), feasible(metrics(1000.0 * n, gpus=n, per_user=100.0 / n)))
+        for n in (1, 2, 4, 8)
+    ]
+    goal = {"target": "pareto", "pareto_objectives": ["throughput", "throughput_per_user"]}
+    write_run(tmp_path / "run", {"agg": steps}, identity(goal))
+    text = printed(collect(tmp_path / "run"))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "front of 4" in text
+    assert "…" not in text
+
+
+def test_terminal_view_without_candidates(tmp_path: Path) -> None:
+    failed = TrialResult(Outcome.FAILED, "[bold]no[/bold] engine")
+    write_run(tmp_path / "run", {"agg": [(sample(agg(1, 1)), failed)]})
+    text = printed(collect(tmp_path / "run"))
+    assert "No candidate was feasible." in text
+    assert "1 x agg failed: [bold]no[/bold] engine" in text
+
+
+class Elements(HTMLParser):
+    """Names of the elements and of all attributes, and the text of each script."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def evil_run(folder: Path) -> RunReport:
+    config = sample(agg(1, 1))
+    who = identity(model=EVIL)
+    who = type(who)(f"# {EVIL}\n", who.config_json, who.seed, {EVIL: EVIL})
+    failed = TrialResult(Outcome.FAILED, EVIL, traceback=EVIL)
+    write_run(folder, {EVIL: [(config, feasible(metrics(1.0))), (sample(agg(2, 1)), failed)]}, who)
+    return collect(folder)
+
+
+def test_html_escapes_everything(tmp_path: Path) -> None:
+    page = report_html(evil_run(tmp_path / "run"))
+    parsed = Elements()
+    parsed.feed(page)
+    plain = Elements()
+    small_run(tmp_path / "other")
+    plain.feed(report_html(collect(tmp_path / "other")))
+    assert parsed.tags.count("script") == plain.tags.count("script")
+    assert "img" not in parsed.tags
+    assert not {name for name in parsed.attributes if name.startswith("on")}
+    assert parsed.links == []
+    assert "alert(1)</script>" not in page
+    assert page.count("&lt;script&gt;alert(1)") >= 4
+
+
+def test_html_asks_for_nothing_from_outside(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    page = report_html(collect(tmp_path / "run"))
+    assert "default-src 'none'" in page
+    parsed = Elements()
+    parsed.feed(page)
+    assert parsed.links == []
+    assert "link" not in parsed.tags
+
+
+def figures(page: str) -> list[dict]:  # type: ignore[type-arg]
+    return [json.loads(text) for text in re.findall(r"<script>\{ const f = (\{.*?\});\n", page)]
+
+
+def test_html_shows_the_best_so_far(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    progress, tradeoff = figures(report_html(collect(tmp_path / "run")))
+    line = next(trace for trace in progress["data"] if trace["name"] == "best so far")
+    assert [float(v) for v in line["y"]] == [2746.464, 3064.08, 3064.08, 3064.08]
+    assert line["x"] == [1, 2, 4, 5]
+    star = next(trace for trace in tradeoff["data"] if trace["name"] == "best")
+    assert star["y"] == [3064.08 / 8]
+
+
+def test_html_front(tmp_path: Path) -> None:
+    steps = [
+        (sample(agg(1, n)), feasible(metrics(8 * gpu, per_user=user)))
+        for n, (gpu, user) in enumerate([(4.0, 10.0), (3.0, 20.0), (1.0, 40.0), (1.0, 5.0)], start=1)
+    ]
+    goal = {"target": "pareto", "pareto_objectives": ["throughput_per_gpu", "throughput_per_user"]}
+    write_run(tmp_path / "run", {"agg": steps}, identity(goal))
+    (figure,) = figures(report_html(collect(tmp_path / "run")))
+    front = next(trace for trace in figure["data"] if trace["name"] == "front")
+    assert (front["x"], front["y"]) == ([10.0, 20.0, 40.0], [4.0, 3.0, 1.0])
+
+
+def test_json_in_a_script_cannot_end_it() -> None:
+    import plotly.graph_objects as go
+
+    text = safe_json(go.Figure(layout={"title": {"text": "</script><!-- &"}}))
+    assert "<" not in text
+    assert json.loads(text)["layout"]["title"]["text"] == "</script><!-- &"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2746.464, "2,746"), (383.01, "383.0"), (15.5889, "15.59"), (0.29917, "0.2992"), (0.0, "0"),
+        (1234567.0, "1,234,567"), (None, "-"), (float("inf"), "inf"), (-3.14159, "-3.142"),
+    ],
+)  # fmt: skip
+def test_numbers(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.24, "4.2 s"), (185.0, "3 min 05 s"), (7380.0, "2 h 03 min"), (59.99, "60.0 s")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_candidate_words() -> None:
+    config = sample(agg(1, 2, attention_dp=4, moe_ep=4), tokens=32768, seqs=512).config()
+    assert parallel_text(config) == "2x tp1 dp4 ep4"
+    assert batching_text(config) == "32k/512"

@@ -120,16 +120,18 @@ class WorkerProcess:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """Kill the worker, wait for its end, and free its descriptors."""
+        """Kill the worker, wait for its end, and free its descriptors. May be called by two threads."""
         self.kill()
-        if self._process is not None:
-            self._process.wait()
-        if self._connection is not None:
-            self._connection.close()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-        self._process = self._connection = self._lifeline = None
-        self._ready = False
+        with self._starting:
+            process, connection, lifeline = self._process, self._connection, self._lifeline
+            self._process = self._connection = self._lifeline = None
+            self._ready = False
+        if process is not None:
+            process.wait()
+        if connection is not None:
+            connection.close()
+        if lifeline is not None:
+            os.close(lifeline)
 
     def _start(self) -> None:
         if self._closed:
@@ -159,9 +161,11 @@ class WorkerProcess:
         self._connection, self._lifeline = ours, lifeline
 
     def _send(self, task: Task) -> None:
-        assert self._connection is not None
+        connection = self._connection
+        if connection is None:
+            raise WorkerGone(None)
         try:
-            self._connection.send(task)
+            connection.send(task)
         except OSError as error:
             raise WorkerGone(self._status()) from error
 
@@ -187,23 +191,29 @@ class WorkerProcess:
 
     def _receive(self, timeout: float) -> object:
         """The next message, or None after ``timeout`` seconds. Raises WorkerGone."""
-        assert self._connection is not None
+        connection = self._connection
+        if connection is None:
+            raise WorkerGone(None)
         try:
-            return self._connection.recv() if self._connection.poll(timeout) else None
+            return connection.recv() if connection.poll(timeout) else None
         except (EOFError, OSError) as error:
             raise WorkerGone(self._status()) from error
 
     def _status(self) -> int | None:
-        assert self._process is not None
+        process = self._process
+        if process is None:
+            return None
         try:
-            return self._process.wait(timeout=5)
+            return process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return None
 
     def _resident_bytes(self) -> int:
-        assert self._process is not None
+        process = self._process
+        if process is None:
+            return 0
         try:
-            return int(psutil.Process(self._process.pid).memory_info().rss)
+            return int(psutil.Process(process.pid).memory_info().rss)
         except psutil.Error:
             return 0
 

@@ -44,7 +44,9 @@ _RULES: Final = (
     _Rule("unknown field", Outcome.FAILED, STACK_PREFIX),
     _Rule("no timing data for", Outcome.UNSUPPORTED, DATA_PREFIX),
     _Rule("trace line", Outcome.FAILED, TRACE_PREFIX),
-    _Rule("failed to open trace file", Outcome.FAILED, TRACE_PREFIX),
+    _Rule("trace file", Outcome.FAILED, TRACE_PREFIX),
+    _Rule("failed to parse line", Outcome.FAILED, TRACE_PREFIX),
+    _Rule("failed to read line", Outcome.FAILED, TRACE_PREFIX),
 )
 
 

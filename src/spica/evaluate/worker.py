@@ -19,6 +19,7 @@ from typing import Final
 
 from spica.evaluate.protocol import ReplayPlan, SyntheticTraffic, TrialResult
 from spica.evaluate.replay import ReplayOptions, run_replay
+from spica.facts import estimator_available
 
 #: The environment of every worker: no log line per request, one thread per process.
 WORKER_ENV: Final = {
@@ -81,9 +82,10 @@ def tiny_plan(plan: ReplayPlan) -> ReplayPlan:
 def _import_replay() -> str:
     try:
         import dynamo.replay.api  # noqa: F401
-        from aisimulate_core.sdk import RustForwardPassPerfModel  # noqa: F401
     except ImportError as error:
         return f"{type(error).__name__}: {error}"
+    # Loads the performance database's code as well; without it the replay says itself what is missing.
+    estimator_available()
     return ""
 
 

@@ -58,8 +58,8 @@ class RoundMark:
 
 @dataclass(slots=True)
 class Search:
-    """Runs the rounds of all branches. ``points`` are the feasible ones of all branches, as they were
-    told."""
+    """Runs the rounds of all branches. ``points`` are the feasible ones of all branches, as they were told;
+    ``recorded`` the tells of an interrupted run, which need not be written again."""
 
     inputs: SweepInputs
     states: list[BranchState]
@@ -68,6 +68,7 @@ class Search:
     progress: Progress
     stop: StopFlag
     deadline: float
+    recorded: frozenset[TellRecord] = frozenset()
     marks: list[RoundMark] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
 
@@ -233,12 +234,12 @@ class Search:
         if not entries:
             return
         observations = [self._observe(state, current, entry) for entry in entries]
-        self.ledger.record_tells(
-            [
-                TellRecord(state.name, o.suggestion.id, o.labels, e.kind is Kind.REPEATED)
-                for o, e in zip(observations, entries, strict=True)
-            ]
-        )
+        tells = [
+            TellRecord(state.name, o.suggestion.id, o.labels, e.kind is Kind.REPEATED)
+            for o, e in zip(observations, entries, strict=True)
+        ]
+        if new := [t for t in tells if t not in self.recorded]:
+            self.ledger.record_tells(new)
         state.study.tell(observations)
 
     def _observe(self, state: BranchState, current: Round, entry: Entry) -> Observation:

@@ -67,7 +67,16 @@ class _Sweep:
         )
         minutes = inputs.options.max_minutes
         deadline = math.inf if minutes is None else time.monotonic() + 60.0 * minutes
-        self._search = Search(inputs, self._states, ledger, self._measurer, self._progress, stop, deadline)
+        self._search = Search(
+            inputs,
+            self._states,
+            ledger,
+            self._measurer,
+            self._progress,
+            stop,
+            deadline,
+            frozenset(ledger.tells()),
+        )
 
     def run(self) -> SweepResult:
         self._ledger.record_event("started", f"process {os.getpid()}")

@@ -4,7 +4,7 @@
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
-DEMO   := examples/quick.yaml
+DEMO   := examples/quickstart.yaml
 TEST_FLAGS ?= -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help

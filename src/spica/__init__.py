@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spica.planner.predictor_sweep import sweep_load_predictor
     from spica.planner.predictors import LOAD_PREDICTOR_PRESETS
     from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES
-    from spica.rank import pareto_front, rank
+    from spica.ranking import pareto_front, rank
     from spica.results import Candidate, SweepResult
 
 _HOMES = {
@@ -70,7 +70,7 @@ _HOMES = {
     "spica.planner.predictor_sweep": ("sweep_load_predictor",),
     "spica.planner.predictors": ("LOAD_PREDICTOR_PRESETS",),
     "spica.planner.presets": ("FPM_SAMPLING", "LOAD_SENSITIVITY", "SCALING_POLICIES"),
-    "spica.rank": ("pareto_front", "rank"),
+    "spica.ranking": ("pareto_front", "rank"),
     "spica.results": ("Candidate", "SweepResult"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -7,17 +7,20 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
 from spica.config.load import config_from_mapping, dump_resolved, dump_yaml, load_config
 from spica.errors import InputError, LedgerError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
+from spica.evaluate.preflight import preflight
 from spica.ledger import Ledger, RunIdentity
 from spica.optimize import make_optimizer, warm_up
-from spica.prepare import Prepared, prepare, scoring_of_goal
+from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
 from spica.report.collect import collect
 from spica.report.data import RunReport
 from spica.report.manifests import DeployContext
@@ -143,20 +146,12 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         observer.on_event(Warned(warning))
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(source, options))
+        ledger = None if options.resume is None else stack.enter_context(_resumed(source, options, folder))
         # Workers import while the configuration is enumerated.
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
-        observer.on_event(PhaseChanged("preflight", "reading the facts, enumerating what can run"))
-        prepared = prepare(
-            config,
-            folder=folder,
-            jobs=jobs,
-            say=lambda text: observer.on_event(PhaseChanged("preflight", text)),
-        )
-        for warning in prepared.warnings:
-            observer.on_event(Warned(warning))
-        ledger = stack.enter_context(_ledger(source, options, folder))
-        write_beginning(folder, config, prepared.plan)
-        inputs = _inputs(source, prepared, options)
+        inputs, plan = _prepared(source, options, folder, jobs, evaluator, observer)
+        ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source)))
+        write_beginning(folder, config, plan)
         threading.Thread(target=_warm_up, args=(inputs,), name="spica-warm-up", daemon=True).start()
         stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         result = run_sweep(
@@ -219,15 +214,40 @@ def _evaluator(config: SmartSearchConfig, options: RunOptions, jobs: int) -> Ite
 
 
 @contextmanager
-def _ledger(source: Source, options: RunOptions, folder: Path) -> Iterator[Ledger]:
-    now = identity_of(source)
-    if options.resume is None:
-        with Ledger.create(folder, now) as ledger:
-            yield ledger
-        return
+def _resumed(source: Source, options: RunOptions, folder: Path) -> Iterator[Ledger]:
     with Ledger.resume(folder) as ledger:
-        ledger.admit(now, force=options.force)
+        ledger.admit(identity_of(source), force=options.force)
         yield ledger
+
+
+def _prepared(
+    source: Source,
+    options: RunOptions,
+    folder: Path,
+    jobs: int,
+    evaluator: LocalEvaluator,
+    observer: SweepObserver,
+) -> tuple[SweepInputs, BranchPlan]:
+    """The sweep's inputs, after a tiny replay of every backend and mode has shown which of them work."""
+
+    def say(text: str) -> None:
+        observer.on_event(PhaseChanged("preflight", text))
+
+    say("reading the facts, enumerating what can run")
+    prepared = prepare(source.config, folder=folder, jobs=jobs, say=say)
+    say("replaying a tiny candidate of each backend and mode")
+    inputs = _inputs(source, prepared, options)
+    plans = [inputs.plan(branch, sample) for branch in prepared.plan.branches for sample in probes(branch)]
+    with TemporaryDirectory(prefix="spica-") as scratch:
+        verdicts = [v for v in preflight(evaluator, plans, Path(scratch)) if not v.ok]
+    if verdicts:
+        broken = tuple(f"{v.backend} {v.mode} does not work here: {v.reason}" for v in verdicts)
+        prepared = without_pairs(prepared, [(v.backend, v.mode) for v in verdicts])
+        prepared = replace(prepared, warnings=(*prepared.warnings, *broken))
+        inputs = _inputs(source, prepared, options)
+    for warning in prepared.warnings:
+        observer.on_event(Warned(warning))
+    return inputs, prepared.plan
 
 
 def identity_of(source: Source) -> RunIdentity:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spica.branches import BranchPlan, build_branches, kept_policies, predictor_settings
+from spica.branches import Branch, BranchPlan, build_branches, kept_policies, predictor_settings
 from spica.config import SmartSearchConfig
 from spica.evaluate.capabilities import runner_pairs
 from spica.evaluate.planner_config import validate_planner_fields
 from spica.facts import model_facts
+from spica.optimize.protocol import CategoricalParameter
 from spica.planner.predictor_sweep import PredictorSweepResult, sweep_load_predictor
-from spica.sample import PredictorSettings
+from spica.sample import PredictorSettings, Sample
 from spica.score import Scoring
 from spica.traces.model import Trace
 from spica.traffic import PreparedTrace, prepared_trace
@@ -22,11 +23,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a sweep is made from. ``predictors`` is None when none were asked for."""
+    """What a sweep is made from. ``predictors`` is None when none were asked for; ``written`` is the trace as
+    the replay reads it, None when there is no trace or no folder for it."""
 
     config: SmartSearchConfig
     plan: BranchPlan
     trace: Trace | None
+    written: PreparedTrace | None
     predictors: PredictorSweepResult | None
     warnings: tuple[str, ...]
 
@@ -88,14 +91,48 @@ def prepare(
         if trace is not None and kept_policies(config).throughput_intervals:
             say("choosing load predictors")
         predictors = choose_predictors(config, trace, jobs=jobs)
-    plan = build_branches(
+    plan = _plan(config, runner_pairs(), predictors, written)
+    warnings = (*plan.warnings, *_trace_warnings(config, trace))
+    return Prepared(config, plan, trace, written, predictors, warnings)
+
+
+def _plan(
+    config: SmartSearchConfig,
+    pairs: Collection[tuple[str, str]],
+    predictors: PredictorSweepResult | None,
+    written: PreparedTrace | None,
+) -> BranchPlan:
+    return build_branches(
         config,
-        runner_pairs=runner_pairs(),
+        runner_pairs=pairs,
         predictor_winners=_winners(predictors),
         trace=written,
         planner_validator=validate_planner_fields,
     )
-    return Prepared(config, plan, trace, predictors, (*plan.warnings, *_trace_warnings(config, trace)))
+
+
+def without_pairs(prepared: Prepared, broken: Collection[tuple[str, str]]) -> Prepared:
+    """The same without the (backend, mode) pairs that turned out not to work."""
+    if not broken:
+        return prepared
+    pairs = runner_pairs() - frozenset(broken)
+    plan = _plan(prepared.config, pairs, prepared.predictors, prepared.written)
+    new = tuple(w for w in plan.warnings if w not in prepared.warnings)
+    return replace(prepared, plan=plan, warnings=(*prepared.warnings, *new))
+
+
+def probes(branch: Branch) -> Iterator[Sample]:
+    """Samples that show whether the branch's backends work: its centre on each, static and with each scaling
+    policy."""
+    points = [branch.centre]
+    for parameter in branch.parameters:
+        if parameter.name in ("backend", "planner_scaling_policy"):
+            assert isinstance(parameter, CategoricalParameter)
+            points = [{**point, parameter.name: choice} for point in points for choice in parameter.choices]
+    for point in points:
+        decoded = branch.decode(point)
+        if decoded.feasible:
+            yield decoded.sample
 
 
 def _write(trace: Trace, folder: Path) -> PreparedTrace:

@@ -19,7 +19,7 @@ from spica.evaluate.protocol import Metrics, Outcome, TrialResult
 from spica.ledger import Ledger
 from spica.optimize.protocol import DiscreteParameter
 from spica.optimize.sampling import QuasiRandomOptimizer
-from spica.rank import hypervolume
+from spica.ranking import hypervolume
 from spica.sample import Sample
 from spica.score import Scoring
 from spica.sweep.events import (

@@ -19,7 +19,7 @@ from typing import Any
 from spica.errors import LedgerError
 from spica.evaluate.protocol import Metrics, Outcome, Sla
 from spica.ledger import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
-from spica.rank import knee, pareto_front, rank
+from spica.ranking import knee, pareto_front, rank
 from spica.report.data import (
     BranchRow,
     Extras,

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Final
 
 from spica.evaluate.protocol import Metrics
-from spica.rank import exclusive_share, pareto_front, rank, reference_point
+from spica.ranking import exclusive_share, pareto_front, rank, reference_point
 from spica.results import Candidate, Comparison, Spread
 from spica.sample import Sample
 from spica.score import Scoring, avg_gpu, score

@@ -8,9 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from spica.errors import EXIT_INTERRUPTED, SweepInterrupted
 from spica.results import SweepResult
+
+
+#: The most that killing the workers may delay the end after a second interrupt.
+KILL_SECONDS: Final = 2.0
 
 
 class StopFlag:
@@ -43,10 +48,11 @@ def stop_on_interrupt(
 
     def handle(signum: int, frame: FrameType | None) -> None:
         if stop.requested:
-            try:
-                kill_workers()
-            finally:
-                os._exit(EXIT_INTERRUPTED)
+            # In a thread: the main one may be anywhere, also inside a lock that killing needs.
+            killer = threading.Thread(target=kill_workers, daemon=True)
+            killer.start()
+            killer.join(KILL_SECONDS)
+            os._exit(EXIT_INTERRUPTED)
         stop.request()
         notify()
 

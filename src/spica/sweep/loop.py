@@ -17,7 +17,7 @@ from spica.evaluate.protocol import Outcome, TrialResult
 from spica.ledger import AskRecord, Ledger, SuggestionRecord, TellRecord
 from spica.ledger.records import to_json
 from spica.optimize.protocol import Observation, Suggestion
-from spica.rank import Point
+from spica.ranking import Point
 from spica.sweep.budget import next_branch
 from spica.sweep.events import RoundFinished
 from spica.sweep.inputs import OptimizerFactory, SweepInputs

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from spica.evaluate.protocol import TrialResult
-from spica.rank import Point, dominates
+from spica.ranking import Point, dominates
 from spica.score import Scoring
 from spica.sweep.events import (
     BestImproved,

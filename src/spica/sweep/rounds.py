@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from spica.evaluate.protocol import Outcome, TrialResult
 from spica.optimize.protocol import Suggestion
-from spica.rank import Point
+from spica.ranking import Point
 from spica.sweep.budget import Standing
 from spica.sweep.inputs import Decoded, SearchBranch
 from spica.sweep.study import BranchStudy

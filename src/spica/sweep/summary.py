@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from spica.evaluate.protocol import Outcome
-from spica.rank import hypervolume, knee, pareto_front, rank, reference_point
+from spica.ranking import hypervolume, knee, pareto_front, rank, reference_point
 from spica.results import (
     BranchSummary,
     Candidate,

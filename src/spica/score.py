@@ -1,0 +1,135 @@
+"""From a replay's metrics to the numbers that are compared: the seven targets and average GPUs.
+
+A target reads one metric of the replay summary. A missing or non-finite metric scores worst: 0 for a
+maximised target, +inf for latency. Goodput alone is different: a replay that reports none cannot be scored
+at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal, get_args
+
+from spica.evaluate.protocol import Metrics, Outcome, Sla, TrialResult
+from spica.optimize.protocol import Objective
+
+ScalarTarget = Literal[
+    "throughput", "throughput_per_gpu", "throughput_per_user", "e2e_latency", "goodput", "goodput_per_gpu"
+]
+Target = ScalarTarget | Literal["pareto"]
+SCALAR_TARGETS: Final[tuple[ScalarTarget, ...]] = get_args(ScalarTarget)
+DEFAULT_PARETO: Final[tuple[ScalarTarget, ...]] = ("throughput_per_gpu", "throughput_per_user")
+
+_GOODPUT = "goodput_output_throughput_tok_s"
+_METRIC: Final = MappingProxyType(
+    {
+        "throughput": "output_throughput_tok_s",
+        "throughput_per_gpu": "output_throughput_tok_s",
+        "throughput_per_user": "mean_output_token_throughput_per_user",
+        "e2e_latency": "mean_e2e_latency_ms",
+        "goodput": _GOODPUT,
+        "goodput_per_gpu": _GOODPUT,
+    }
+)
+_MINIMISED: Final = frozenset({"e2e_latency"})
+_PER_GPU: Final = frozenset({"throughput_per_gpu", "goodput_per_gpu"})
+_MS_PER_HOUR: Final = 3_600_000.0
+
+NO_GOODPUT_REASON: Final = (
+    f"the replay reports no goodput ({_GOODPUT}), which the goal needs; the installed runner may be too "
+    "old to measure an SLA"
+)
+
+
+class MissingGoodput(ValueError):
+    """A goodput objective and a replay that reports no goodput."""
+
+
+def avg_gpu(metrics: Metrics) -> float:
+    """Time-averaged number of provisioned GPUs: ``gpu_hours / (duration_ms / 3.6e6)``.
+
+    0 when either is missing, not finite or not positive.
+    """
+    gpu_hours, duration_ms = metrics.get("gpu_hours"), metrics.get("duration_ms")
+    if gpu_hours is None or duration_ms is None or gpu_hours <= 0 or duration_ms <= 0:
+        return 0.0
+    return gpu_hours / (duration_ms / _MS_PER_HOUR)
+
+
+def maximised(target: ScalarTarget) -> bool:
+    return target not in _MINIMISED
+
+
+def value(target: ScalarTarget, metrics: Metrics) -> float:
+    """A target's value in natural units (tokens/s, tokens/s per GPU or user, or ms).
+
+    Raises MissingGoodput for a goodput target when the replay reports no goodput.
+    """
+    measured = metrics.get(_METRIC[target])
+    if measured is None:
+        if _METRIC[target] == _GOODPUT:
+            raise MissingGoodput(NO_GOODPUT_REASON)
+        return 0.0 if maximised(target) else math.inf
+    if target not in _PER_GPU:
+        return measured
+    gpus = avg_gpu(metrics)
+    return measured / gpus if gpus > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """A goal as the sweep uses it: the target, the objectives of a Pareto goal, and the SLA if any."""
+
+    target: Target
+    pareto_objectives: tuple[ScalarTarget, ...] = DEFAULT_PARETO
+    sla: Sla | None = None
+
+    @property
+    def is_pareto(self) -> bool:
+        return self.target == "pareto"
+
+    @property
+    def targets(self) -> tuple[ScalarTarget, ...]:
+        """What is measured: one target, or the Pareto objectives."""
+        return self.pareto_objectives if self.target == "pareto" else (self.target,)
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The same for an optimizer."""
+        return tuple(Objective(name, maximised(name)) for name in self.targets)
+
+    @property
+    def maximize(self) -> tuple[bool, ...]:
+        return tuple(maximised(name) for name in self.targets)
+
+    def values(self, metrics: Metrics) -> tuple[float, ...]:
+        """One value per objective, natural units. Raises MissingGoodput."""
+        return tuple(value(name, metrics) for name in self.targets)
+
+    def judge(self, result: TrialResult) -> TrialResult:
+        """``result``, or a failed one when it cannot be scored under this goal."""
+        if result.metrics is None:
+            return result
+        try:
+            self.values(result.metrics)
+        except MissingGoodput as error:
+            return replace(result, outcome=Outcome.FAILED, reason=str(error), metrics=None)
+        return result
+
+    def excluded_by_sla(self, metrics: Metrics) -> bool:
+        """Whether no token of the replay was within the SLA; False without an SLA.
+
+        The SLA is inside the goodput metric and no gate: such a candidate is measured, scored 0 in goodput,
+        and shown apart from the front.
+        """
+        if self.sla is None:
+            return False
+        goodput = metrics.get(_GOODPUT)
+        return goodput is not None and goodput <= 0
+
+
+def score(target: ScalarTarget, natural: float) -> float:
+    """Higher is better: a latency is negated."""
+    return natural if maximised(target) else -natural

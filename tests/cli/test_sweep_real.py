@@ -1,0 +1,96 @@
+"""``spica sweep`` from a file to a run folder, on the real replay, with numbers known beforehand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from commands import SMALL, Spica
+
+pytestmark = pytest.mark.real
+
+# 4 x tp2, 64 in flight, 256 requests of 3000 and 300 tokens; measured once, exact on repetition.
+THROUGHPUT = 2746.464
+TTFT_MS = 769.723
+
+
+def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = spica("sweep", config, "--out", run, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    (best,) = document["candidates"]
+    assert best["values"]["throughput"] == pytest.approx(THROUGHPUT, abs=5e-4)
+    assert best["metrics"]["mean_ttft_ms"] == pytest.approx(TTFT_MS, abs=5e-4)
+    assert document["outcomes"] == {"feasible": 1}
+    _check_folder(run, document)
+
+    again = spica("sweep", "--resume", run, "--json")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["candidates"] == document["candidates"]
+    assert len(_rows(run / "trials.csv")) == 1
+
+    (run / "report.html").unlink()
+    shown = spica("report", run)
+    assert shown.code == 0
+    assert "2,746" in shown.out
+    assert (run / "report.html").is_file()
+
+    other = spica("sweep", config, "--resume", run, "--seed", "7")
+    assert other.code == 2
+    assert "seed: was 1, is 7" in other.err
+    assert "--force" in other.err
+
+    pinned = spica("check", run / "deploy" / "rank-1" / "repin.yaml")
+    assert pinned.code == 0, pinned.err
+    assert "a single candidate" in pinned.out
+    assert [p for p in psutil.Process().children(recursive=True) if "spica" in " ".join(p.cmdline())] == []
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+def _check_folder(run: Path, document: dict) -> None:  # type: ignore[type-arg]
+    saved = json.loads((run / "candidates.json").read_text())
+    assert saved["candidates"] == document["candidates"]
+    (trial,) = _rows(run / "trials.csv")
+    assert float(trial["throughput"]) == document["candidates"][0]["values"]["throughput"]
+    resolved = yaml.safe_load((run / "config.yaml").read_text())
+    assert resolved["search_space"]["agg_max_num_seqs"] == [256]
+    assert resolved["sweep"]["random_seed"] == 1
+    assert json.loads((run / "versions.json").read_text())["ai-dynamo"] == "1.6.1"
+    assert {p.name for p in (run / "deploy" / "rank-1").iterdir()} == {
+        "graph.yaml", "launch.sh", "repin.yaml", "candidate.json",
+    }  # fmt: skip
+
+
+def test_impossible_candidate_is_exit_code_1(spica: Spica, config: Path, tmp_path: Path) -> None:
+    """One worker of one GPU cannot hold the longest sequence of this menu's only entry."""
+    done = spica(
+        "sweep", config, "--out", tmp_path / "run", "--set", "workload.num_request_ratio=1000000",
+        "--set", "workload.isl=30000", "--set", "workload.concurrency=100000",
+    )  # fmt: skip
+    assert done.code == 1, done.err
+    assert "No candidate was feasible" in done.out
+    assert "infeasible" in done.out
+
+
+def test_api_from_a_script_without_a_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import yaml\n"
+        "from spica import run_smart_search\n"
+        f"result = run_smart_search(yaml.safe_load({SMALL!r}), out={str(tmp_path / 'run')!r})\n"
+        "print(round(result.best.objectives[0], 3))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(THROUGHPUT)]
+    assert done.stderr == ""

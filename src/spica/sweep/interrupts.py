@@ -13,7 +13,6 @@ from typing import Final
 from spica.errors import EXIT_INTERRUPTED, SweepInterrupted
 from spica.results import SweepResult
 
-
 #: The most that killing the workers may delay the end after a second interrupt.
 KILL_SECONDS: Final = 2.0
 

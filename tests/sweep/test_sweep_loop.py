@@ -19,6 +19,7 @@ from spica.evaluate.protocol import Metrics, Outcome, TrialResult
 from spica.ledger import Ledger
 from spica.optimize.protocol import DiscreteParameter
 from spica.optimize.sampling import QuasiRandomOptimizer
+from spica.parallel.shapes import Mode
 from spica.ranking import hypervolume
 from spica.sample import Sample
 from spica.score import Scoring
@@ -38,10 +39,17 @@ def distinct_feasible(mode: str) -> int:
     return len(shapes) * 3 * 2  # three kinds of seqs, two routers
 
 
-@pytest.mark.parametrize("jobs", [2, 3, 8])
-def test_the_number_of_workers_and_their_speed_change_nothing(tmp_path: Path, jobs: int) -> None:
-    one = Setup(tmp_path / "one").run(FakeEvaluator(1, delay=0.0))
-    many = Setup(tmp_path / "many").run(FakeEvaluator(jobs, delay=0.02, seed=jobs))
+@pytest.mark.parametrize("modes", [("agg", "disagg"), ("agg",)])
+@pytest.mark.parametrize("jobs", [2, 8])
+def test_the_number_of_workers_and_their_speed_change_nothing(
+    tmp_path: Path, jobs: int, modes: tuple[Mode, ...]
+) -> None:
+    # A lone branch asks for its next round while its own last one is in flight.
+    branches = tuple(FakeBranch(mode) for mode in modes)
+    rounds = 8 // len(modes)
+    one = Setup(tmp_path / "one", branches).with_options(max_rounds=rounds).run(FakeEvaluator(1, delay=0.0))
+    slow = FakeEvaluator(jobs, delay=0.03, seed=jobs)
+    many = Setup(tmp_path / "many", branches).with_options(max_rounds=rounds).run(slow)
     assert many == one
     with Ledger.read(tmp_path / "one") as a, Ledger.read(tmp_path / "many") as b:
         assert a.asks() == b.asks()

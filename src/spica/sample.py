@@ -1,6 +1,6 @@
 """A sample: one complete, concrete deployment, unrolled to the settings it really uses.
 
-A sample is made once, from a suggestion (``branches.py``), and never decoded again. ``Sample.config()`` is its
+A sample is made once, from a suggestion (``branches``), and never decoded again. ``Sample.config()`` is its
 flat form for people and files; ``Sample.key()`` its identity: two samples with equal keys are the same
 candidate and are measured once.
 """
@@ -119,8 +119,11 @@ class KvLoad:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One concrete deployment. ``engines`` holds one entry per active role, in the order of
-    ``parallel.groups``."""
+    """One concrete deployment.
+
+    ``engines`` holds one entry per active role, in the order of ``parallel.groups``. ``fmha_quant_mode`` is
+    the number format prefill attention is timed in, set only where the performance data lacks the model's own.
+    """
 
     backend: Backend
     backend_version: str
@@ -133,6 +136,7 @@ class Sample:
     planner: PlannerSettings
     concurrency: int | None = None
     kv_load: KvLoad | None = None
+    fmha_quant_mode: str | None = None
 
     @property
     def mode(self) -> Mode:
@@ -152,6 +156,8 @@ class Sample:
             "backend": self.backend,
             "backend_version": self.backend_version,
         }
+        if self.fmha_quant_mode is not None:
+            flat["fmha_quant_mode"] = self.fmha_quant_mode
         flat |= _fields(self.deployment)
         flat |= _fields(self.kv_manager)
         for role, group in self.parallel.groups:

@@ -57,6 +57,7 @@ class Fake:
     @property
     def components(self) -> Components:
         return Components(
+            attention_format=lambda model, sku, backend, version: None,
             model=lambda name: ModelFacts(
                 name, name, "A", self.moe, CONTEXT, 8 if self.moe else 0, 4, "bf16", None
             ),

@@ -80,7 +80,9 @@ def build_branches(
     modes = [pools_of_mode(space, mode, runner_pairs, components) for mode in space.deployment_mode]
     if not any(mode.pools for mode in modes):
         raise nothing_viable(modes)
-    setting = _Setting(config, model, policies, predictor_winners or {}, trace, components)
+    formats = _attention_formats(model, space.hardware_sku, modes, components)
+    warnings += [_format_note(backend, name) for backend, name in formats.items()]
+    setting = _Setting(config, model, policies, predictor_winners or {}, trace, components, formats)
     dropped = [*policies.dropped, *dead_knobs(space, policies.composites)]
     branches = []
     for mode in modes:
@@ -111,6 +113,7 @@ class _Setting:
     predictors: Mapping[int, PredictorSettings]
     trace: PreparedTrace | None
     components: Components
+    attention_formats: Mapping[str, str]
 
 
 def _branch(setting: _Setting, found: ModePools) -> Branch:
@@ -130,6 +133,7 @@ def _branch(setting: _Setting, found: ModePools) -> Branch:
         concurrency=workload.replay_concurrency if workload.is_trace else workload.concurrency,
         isl=workload.isl or 0,
         osl=workload.osl or 0,
+        attention_formats=setting.attention_formats,
     )
     return Branch(
         maker=maker,
@@ -139,6 +143,22 @@ def _branch(setting: _Setting, found: ModePools) -> Branch:
         ),
         planner_target=setting.config.goal.planner_optimization_target,
         traffic_of=_traffic_of(workload, setting.trace),
+    )
+
+
+def _attention_formats(
+    model: ModelFacts, sku: str, modes: list[ModePools], components: Components
+) -> dict[str, str]:
+    """Backend -> the format its prefill attention is timed in, for those without data for the model's own."""
+    versions = {pool.backend: pool.version for mode in modes for pool in mode.pools}
+    found = {b: components.attention_format(model.path, sku, b, v) for b, v in versions.items()}
+    return {backend: name for backend, name in found.items() if name is not None}
+
+
+def _format_note(backend: str, name: str) -> str:
+    return (
+        f"{backend}: no data for the model's FP8 prefill attention on this SKU; it is timed in {name} "
+        "(a little slow, if anything)"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar, cast
 
 from spica.branches.capacity import KvBook
@@ -48,7 +48,8 @@ class SampleMaker:
     """Everything that turns the values of a suggestion into a sample; shared by all suggestions of a branch.
 
     ``isl`` and ``osl`` are needed for a KV-load workload only. ``concurrency`` is the fixed number in flight
-    of the workload, if it has one.
+    of the workload, if it has one. ``attention_formats`` maps a backend to the number format its prefill
+    attention is timed in, where the data lacks the model's own.
     """
 
     deployment: Deployment
@@ -62,6 +63,7 @@ class SampleMaker:
     concurrency: int | None = None
     isl: int = 0
     osl: int = 0
+    attention_formats: Mapping[str, str] = field(default_factory=dict)
 
     def backend(self, values: Values) -> Backend:
         """Raises ValueError when the suggestion names no backend of the branch."""
@@ -90,6 +92,7 @@ class SampleMaker:
             router=self.router(values) if router_mode == "kv_router" else None,
             planner=self._planner(values),
             concurrency=self.concurrency,
+            fmha_quant_mode=self.attention_formats.get(backend),
         )
         if self.knobs.kv_load is None:
             return sample, projection, ""

@@ -17,6 +17,7 @@ from spica.facts import (
     feasible_shape_tokens,
     kv_capacity,
     model_facts,
+    prefill_attention_format,
     sku_facts,
 )
 from spica.parallel.pins import pinned_pools
@@ -44,6 +45,7 @@ class Components:
     feasibility: Feasibility = feasible_shape_tokens
     capacity: Capacity = kv_capacity
     estimator: Callable[[], bool] = estimator_available
+    attention_format: Callable[[str, str, str, str], str | None] = prefill_attention_format
 
 
 @dataclass(slots=True)

@@ -128,6 +128,8 @@ def _timing_config(
         # must not name them; without them a one-GPU MoE worker is taken for what it is.
         config["moe_tp_size"] = shape.moe_tp
         config["moe_ep_size"] = shape.moe_ep
+    if sample.fmha_quant_mode is not None:
+        config["fmha_quant_mode"] = sample.fmha_quant_mode
     if sample.deployment.aic_nextn:
         config["nextn"] = sample.deployment.aic_nextn
     if systems_path is not None:

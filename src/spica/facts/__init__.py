@@ -4,6 +4,9 @@ The only importer of ``aisimulate_core``, which is imported inside the functions
 package costs nothing.
 """
 
+import logging
+
+from spica.facts.attention import prefill_attention_format
 from spica.facts.catalog import Catalog, HardwareRow, ModelRow, catalog
 from spica.facts.feasibility import FeasibilityQuery, ShapeFeasibility, feasible_shape_tokens
 from spica.facts.hardware import (
@@ -37,7 +40,12 @@ __all__ = [
     "kv_capacity",
     "model_facts",
     "model_weight_bytes",
+    "prefill_attention_format",
     "resolve_backend_version",
     "sku_facts",
     "supported_backends",
 ]
+
+# What of the SDK's remarks matters to a user is said as a warning of the sweep, once; without a handler of
+# its own the SDK would print the rest to the terminal.
+logging.getLogger("aisimulate_core").addHandler(logging.NullHandler())

@@ -122,7 +122,7 @@ class Sample:
     """One concrete deployment.
 
     ``engines`` holds one entry per active role, in the order of ``parallel.groups``. ``fmha_quant_mode`` is
-    the number format prefill attention is timed in, set only where the performance data lacks the model's own.
+    the number format prefill attention is timed in, set only where the data lacks the model's own.
     """
 
     backend: Backend

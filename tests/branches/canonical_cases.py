@@ -47,12 +47,13 @@ class Case:
     planner: PlannerSettings = STATIC
     nextn: int | None = None
     kv: KvManager = NO_OFFLOAD
+    decode_memory: float = 0.9
 
     @property
     def sample(self) -> Sample:
         group = WorkerGroup(self.shape, self.replicas)
         first = EngineSettings(self.tokens, self.seqs)
-        decode = EngineSettings(8192, self.decode_seqs, enable_prefix_caching=False)
+        decode = EngineSettings(8192, self.decode_seqs, 64, self.decode_memory, enable_prefix_caching=False)
         engines: tuple[tuple[Role, EngineSettings], ...] = (("agg", first),)
         if self.disagg:
             engines = (("prefill", first), ("decode", decode))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from spica.errors import StackError
 
 
@@ -10,6 +12,8 @@ def runner_pairs() -> frozenset[tuple[str, str]]:
 
     Takes a second (the runner is imported). Raises StackError when it is missing or broken.
     """
+    # Read by Dynamo when it is imported; what it logs below errors says nothing to a user of Spica.
+    os.environ.setdefault("DYN_LOG", "error")
     try:
         from dynamo.replay.simulation import DynamoReplayRunnerFactory
     except ImportError as error:

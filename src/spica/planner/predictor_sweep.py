@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Final, Literal
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -238,6 +241,20 @@ def _entrants(candidates: Sequence[Entry]) -> list[tuple[PredictorSpec, bool]]:
     return entrants
 
 
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Processes started inside do not run the caller's script again, as ``spawn`` would have them do.
+
+    So a script needs no ``__main__`` guard. The workers only need functions of this package.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 def _forecast_all(
     entrants: Sequence[tuple[PredictorSpec, bool]],
     series: Mapping[int, tuple[TrafficWindow, ...]],
@@ -249,7 +266,10 @@ def _forecast_all(
     done: dict[tuple[int, str], Forecasts | str] = {}
     context = multiprocessing.get_context("spawn")
     workers = max(1, min(jobs, len(entrants) * len(series)))
-    with ProcessPool(max_workers=workers, initializer=quiet_worker, context=context) as pool:
+    with (
+        _main_hidden(),
+        ProcessPool(max_workers=workers, initializer=quiet_worker, context=context) as pool,
+    ):
         futures: dict[tuple[int, str], ProcessFuture[Forecasts]] = {
             (interval, spec.name): pool.schedule(run_predictor, args=(spec, windows, interval), timeout=cap_s)
             for interval, windows in series.items()

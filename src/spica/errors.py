@@ -45,9 +45,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 class Problem:
     """One thing wrong with an input.
 
-    ``where`` is ``file:line`` when known, ``key`` the dotted path of the setting (``search_space.gpu_budget``),
-    ``message`` what was given and why it cannot be, ``allowed`` what may stand there, ``suggestion`` the nearest
-    valid name, ``remedy`` what to do.
+    ``where`` is ``file:line`` when known, ``key`` the dotted path of the setting
+    (``search_space.gpu_budget``), ``message`` what was given and why it cannot be, ``allowed`` what may stand
+    there, ``suggestion`` the nearest valid name, ``remedy`` what to do.
     """
 
     message: str

@@ -19,7 +19,7 @@ from spica.branches import Branch
 from spica.config.load import load_config
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import Outcome, ReplayPlan, Sla
-from spica.optimize.protocol import FloatParameter, Values
+from spica.optimize.protocol import FloatParameter, Value, Values
 from spica.prepare import Prepared, prepare, scoring_of_goal
 
 TRUTH = Path(__file__).parent / "truth"
@@ -54,7 +54,7 @@ def points(branch: Branch) -> Iterator[Values]:
         for config in branch.pool.for_backend(backend):
             shape = branch._maker.projector.encode(config)
             for picked in itertools.product(*choices):
-                point = dict(shape) | dict(zip(names, picked, strict=True))
+                point: dict[str, Value] = {**shape, **dict(zip(names, picked, strict=True))}
                 if len(branch.backends) > 1:
                     point["backend"] = backend
                 yield point

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import platformdirs
 import psutil
 
 from spica.errors import StackError
@@ -19,7 +20,8 @@ from spica.evaluate.process import Bounds, WorkerProcess
 from spica.evaluate.protocol import Outcome, ReplayPlan, TrialResult
 from spica.evaluate.reasons import STACK_PREFIX
 from spica.evaluate.replay import ReplayOptions
-from spica.evaluate.worker import Task
+from spica.evaluate.slim_tables import SlimTables, TablesRequest
+from spica.evaluate.worker import TablesTask, Task
 
 #: RAM left to the main process and the system when the default memory cap is worked out.
 RESERVED_BYTES: Final = 2 * 2**30
@@ -57,7 +59,6 @@ class LocalEvaluator:
     ``max_eval_seconds``: cap on one replay (None: none). ``memory_limit_bytes``: cap on a worker's resident
     memory (0: the machine's default share, None: none). ``env``: added to the workers' environment only.
     ``log_dir``: the workers write what they print to ``worker-N.log`` there (default: nowhere).
-    ``systems_path``: performance tables to use in place of the installed ones.
     """
 
     def __init__(
@@ -68,7 +69,6 @@ class LocalEvaluator:
         memory_limit_bytes: int | None = 0,
         env: Mapping[str, str] | None = None,
         log_dir: Path | None = None,
-        systems_path: str | None = None,
     ) -> None:
         if jobs < 1:
             raise ValueError(f"jobs must be at least 1, not {jobs}")
@@ -76,7 +76,8 @@ class LocalEvaluator:
         self.jobs = jobs
         self._bounds = Bounds(max_eval_seconds, cap)
         self._limits = Limits(max_eval_seconds, cap)
-        self._systems_path = systems_path
+        self._options = ReplayOptions(limits=self._limits)
+        self._tables: str | None = None
         self._workers = [
             WorkerProcess(env or {}, None if log_dir is None else log_dir / f"worker-{n}.log")
             for n in range(jobs)
@@ -87,14 +88,20 @@ class LocalEvaluator:
         for worker in self._workers:
             self._threads.submit(self._boot, worker)
 
-    def use_systems(self, systems_path: str | None) -> None:
-        """Use other performance tables from the next submitted plan on."""
-        self._systems_path = systems_path
+    def prepare_tables(self, request: TablesRequest, cache_dir: Path | None = None) -> Future[SlimTables]:
+        """Make the cut-down performance tables in a worker, in the background, and use them from then on for
+        the worker shapes they are proven for (``evaluate/slim_tables.py``).
+
+        ``cache_dir``: where copies are kept between runs (default: the user's cache folder). The future says
+        what came of it; without a copy replays go on with the installed tables.
+        """
+        folder = cache_dir or Path(platformdirs.user_cache_dir("spica")) / "tables"
+        return self._threads.submit(self._make_tables, TablesTask(request, folder))
 
     def warm_up(self, plan: ReplayPlan) -> None:
         """Load the tables of ``plan``'s model and backend in every worker, in the background."""
         for _ in self._workers:
-            self._threads.submit(self._measure, Task(plan, self._options(), warm=True))
+            self._threads.submit(self._measure, Task(plan, self._options, warm=True))
 
     def submit(self, plan: ReplayPlan) -> Future[TrialResult]:
         """Measure ``plan``; an impossible one is refused at once, without a worker."""
@@ -103,7 +110,7 @@ class LocalEvaluator:
             done: Future[TrialResult] = Future()
             done.set_result(TrialResult(Outcome.INFEASIBLE, reason))
             return done
-        return self._threads.submit(self._measure, Task(plan, self._options()))
+        return self._threads.submit(self._measure, Task(plan, self._options, self._tables))
 
     def worker_pids(self) -> tuple[int, ...]:
         """The process ids of the workers that run."""
@@ -128,8 +135,18 @@ class LocalEvaluator:
     ) -> None:
         self.close(kill=error is not None)
 
-    def _options(self) -> ReplayOptions:
-        return ReplayOptions(self._systems_path, self._limits)
+    def _make_tables(self, task: TablesTask) -> SlimTables:
+        worker = self._free.get()
+        try:
+            if self._closing.is_set():
+                raise CancelledError
+            made = worker.make_tables(task)
+        except StackError as error:
+            made = SlimTables(None, str(error))
+        finally:
+            self._free.put(worker)
+        self._tables = made.folder
+        return made
 
     def _boot(self, worker: WorkerProcess) -> None:
         try:

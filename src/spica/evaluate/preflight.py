@@ -10,8 +10,8 @@ from typing import Final
 
 from spica.errors import Problem, StackError, TraceError
 from spica.evaluate.protocol import Evaluator, Outcome, ReplayPlan, TraceTraffic, TrialResult
-from spica.evaluate.reasons import STACK_PREFIX, TRACE_PREFIX
-from spica.evaluate.worker import tiny_plan
+from spica.evaluate.proven import tiny_plan
+from spica.evaluate.reasons import DIED_PREFIX, STACK_PREFIX, TRACE_PREFIX
 from spica.parallel.shapes import Mode
 from spica.sample import Backend
 from spica.versions import stack_versions
@@ -51,9 +51,17 @@ def preflight(evaluator: Evaluator, plans: Iterable[ReplayPlan], scratch: Path) 
         ):
             chosen[pair] = plan
     futures = {pair: evaluator.submit(_tiny(plan, scratch)) for pair, plan in chosen.items()}
-    verdicts = tuple(_verdict(*pair, future.result()) for pair, future in futures.items())
+    results = {pair: future.result() for pair, future in futures.items()}
+    # A worker that someone killed says nothing about its pair; one that dies twice does.
+    again = {p: evaluator.submit(_tiny(chosen[p], scratch)) for p, r in results.items() if _died(r)}
+    results |= {pair: future.result() for pair, future in again.items()}
+    verdicts = tuple(_verdict(*pair, result) for pair, result in results.items())
     _raise_common_causes(verdicts, [plan.traffic for plan in chosen.values()])
     return verdicts
+
+
+def _died(result: TrialResult) -> bool:
+    return result.outcome is Outcome.FAILED and result.reason.startswith(DIED_PREFIX)
 
 
 def _tiny(plan: ReplayPlan, scratch: Path) -> ReplayPlan:

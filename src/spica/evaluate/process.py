@@ -21,12 +21,16 @@ import psutil
 import spica
 from spica.errors import StackError
 from spica.evaluate.protocol import Outcome, TrialResult
-from spica.evaluate.worker import WORKER_ENV, Ready, Task
+from spica.evaluate.reasons import DIED_PREFIX
+from spica.evaluate.slim_tables import SlimTables
+from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Task
 
 #: How often the parent looks at a worker's memory, in seconds.
 WATCH_SECONDS: Final = 0.2
 #: How long a new worker may take to import the replay (seconds; about 2 warm, 10 on a cold disk).
 START_SECONDS: Final = 180.0
+#: How long making the cut-down tables may take (seconds; about 2).
+TABLES_SECONDS: Final = 120.0
 
 
 #: Not ``-m``: the module's classes would then be ``__main__``'s own, and would not travel over the pipe.
@@ -83,8 +87,22 @@ class WorkerProcess:
             return self._await(task, bounds, started)
         except WorkerGone as gone:
             self.stop()
-            reason = f"worker died ({gone})"
+            reason = f"{DIED_PREFIX} ({gone})"
             return TrialResult(Outcome.FAILED, reason, seconds=time.monotonic() - started)
+
+    def make_tables(self, task: TablesTask) -> SlimTables:
+        """Have the worker make the cut-down tables; whatever goes wrong only means that there are none."""
+        try:
+            self.ensure_ready()
+            self._send(task)
+            answer = self._receive(TABLES_SECONDS)
+        except WorkerGone as gone:
+            self.stop()
+            return SlimTables(None, f"the worker that made them died ({gone})")
+        if isinstance(answer, SlimTables):
+            return answer
+        self.stop()
+        return SlimTables(None, f"it took more than {TABLES_SECONDS:.0f} s")
 
     def ensure_ready(self) -> None:
         """Start the process if it does not run, and wait for its imports."""
@@ -160,7 +178,7 @@ class WorkerProcess:
                 os.close(out)
         self._connection, self._lifeline = ours, lifeline
 
-    def _send(self, task: Task) -> None:
+    def _send(self, task: Task | TablesTask) -> None:
         connection = self._connection
         if connection is None:
             raise WorkerGone(None)

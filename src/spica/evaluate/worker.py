@@ -13,12 +13,15 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Final
 
-from spica.evaluate.protocol import ReplayPlan, SyntheticTraffic, TrialResult
-from spica.evaluate.replay import ReplayOptions, run_replay
+from spica.evaluate.protocol import ReplayPlan
+from spica.evaluate.proven import Replays
+from spica.evaluate.replay import ReplayOptions
+from spica.evaluate.slim_tables import TablesRequest, prepare_systems
 from spica.facts import estimator_available
 
 #: The environment of every worker: no log line per request, one thread per process.
@@ -41,11 +44,21 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One plan to measure. ``warm``: only load what it needs, by a replay of a single short request."""
+    """One plan to measure, with the folder of a cut-down copy of the tables if there is one. ``warm``: only
+    load what the plan needs, by a replay of a single short request."""
 
     plan: ReplayPlan
     options: ReplayOptions
+    tables: str | None = None
     warm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TablesTask:
+    """Make (or find) the cut-down copy of the performance tables."""
+
+    request: TablesRequest
+    cache_dir: Path
 
 
 def main(connection_fd: int, lifeline_fd: int, parent_pid: int) -> None:
@@ -55,28 +68,19 @@ def main(connection_fd: int, lifeline_fd: int, parent_pid: int) -> None:
     _die_with_parent(lifeline_fd, parent_pid)
     connection = Connection(connection_fd)
     connection.send(Ready(_import_replay()))
+    replays = Replays()
     while True:
         try:
-            task: Task = connection.recv()
+            task: Task | TablesTask = connection.recv()
         except (EOFError, OSError):
             return
+        answer = (
+            replays.run(task) if isinstance(task, Task) else prepare_systems(task.request, task.cache_dir)
+        )
         try:
-            connection.send(run_task(task))
+            connection.send(answer)
         except (BrokenPipeError, ConnectionResetError):
             return
-
-
-def run_task(task: Task) -> TrialResult:
-    """Measure the task's plan, or warm up with a small one of its kind."""
-    if not task.warm:
-        return run_replay(task.plan, task.options)
-    return run_replay(tiny_plan(task.plan), task.options)
-
-
-def tiny_plan(plan: ReplayPlan) -> ReplayPlan:
-    """The same deployment under one short request: everything is loaded, next to nothing simulated."""
-    traffic = SyntheticTraffic(isl=16, osl=2, num_requests=1, concurrency=1)
-    return replace(plan, traffic=traffic)
 
 
 def _import_replay() -> str:

@@ -42,11 +42,12 @@ def show(done: Run, as_json: bool) -> None:
         return
     console = out()
     console.print(result_view(done.report))
-    console.print()
-    console.print(f"report      {done.folder / 'report.html'}")
+    lines = ["", f"report      {done.folder / 'report.html'}"]
     best = deployed(done.report)
     if best:
         own = done.folder / "deploy" / f"rank-{best[0].rank}"
-        console.print(f"deploy it   kubectl apply -f {own / 'graph.yaml'}")
-        console.print(f"            or, on one node: sh {own / 'launch.sh'}")
-        console.print(f"again       spica sweep {own / 'repin.yaml'}")
+        lines.append(f"deploy it   kubectl apply -f {own / 'graph.yaml'}")
+        lines.append(f"            or, on one node: sh {own / 'launch.sh'}")
+        lines.append(f"again       spica sweep {own / 'repin.yaml'}")
+    for line in lines:
+        console.print(line, soft_wrap=True)  # a path stays whole, to be copied

@@ -100,7 +100,7 @@ def trace(
 
 def rush(folder: Path, disagg: bool) -> TraceTraffic:
     """A quiet minute, then more than one worker can serve: prompts for aggregated workers, outputs for decode
-    ones (the planner scales prefill on the context length, which the replay does not tell it)."""
+    ones."""
     if disagg:
         return trace(folder, 1000, rates=(2.0, 40.0), isl=(512, 700), osl=(700, 1000))
     return trace(folder, 1000, rates=(2.0, 40.0))

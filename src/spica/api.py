@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
@@ -18,7 +19,7 @@ from spica.config.load import config_from_mapping, dump_resolved, dump_yaml, loa
 from spica.errors import InputError, LedgerError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
-from spica.ledger import Ledger, RunIdentity
+from spica.ledger import Ledger, RunIdentity, writing_in
 from spica.optimize import make_optimizer, warm_up
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
 from spica.report.collect import collect
@@ -26,11 +27,27 @@ from spica.report.data import RunReport
 from spica.report.manifests import DeployContext
 from spica.report.write import write_reports
 from spica.results import SweepResult
-from spica.runfolder import CONFIG_FILE, default_folder, new_folder, write_beginning, write_summary
-from spica.sweep import ConfirmOptions, StopFlag, SweepInputs, SweepOptions, run_sweep, stop_on_interrupt
+from spica.runfolder import (
+    CONFIG_FILE,
+    default_folder,
+    new_folder,
+    write_beginning,
+    write_summary,
+    write_text,
+)
+from spica.sweep import (
+    ConfirmOptions,
+    StopFlag,
+    SweepInputs,
+    SweepOptions,
+    run_sweep,
+    stop_on_interrupt,
+    terminate_as_interrupt,
+)
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
 from spica.versions import stack_versions
 
+_TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
 
@@ -118,7 +135,10 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
                 Problem("no configuration was given", remedy="name a YAML file, or a run with --resume RUN")
             )
         with Ledger.read(options.resume) as ledger:
-            text = ledger.identity().config_text
+            recorded = ledger.identity()
+        text = recorded.config_text
+        if not (options.resume / CONFIG_FILE).exists():
+            write_text(options.resume / CONFIG_FILE, dump_yaml(_recorded_config(recorded)))
         loaded = load_config(options.resume / CONFIG_FILE, options.overrides)
         return _seeded(Source(loaded.config, options.resume.name, text, loaded.warnings), options.seed)
     if isinstance(config, str | Path):
@@ -128,6 +148,12 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
         raise InputError(Problem("overrides need a configuration file", remedy="change the values instead"))
     made = config if isinstance(config, SmartSearchConfig) else config_from_mapping(config)
     return _seeded(Source(made, "sweep", dump_yaml(made)), options.seed)
+
+
+def _recorded_config(identity: RunIdentity) -> SmartSearchConfig:
+    """The configuration of a run that was killed between its record's beginning and its first file."""
+    resolved = json.loads(identity.config_json)
+    return config_from_mapping({name: block for name, block in resolved.items() if name != _TRACE_DIGEST})
 
 
 def _seeded(source: Source, seed: int | None) -> Source:
@@ -144,14 +170,20 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
     config, jobs = source.config, options.jobs or _default_jobs(source.config)
     for warning in source.warnings:
         observer.on_event(Warned(warning))
+    began = time.monotonic()
     with ExitStack() as stack:
+        stack.enter_context(terminate_as_interrupt())
         folder = stack.enter_context(_folder(source, options))
-        ledger = None if options.resume is None else stack.enter_context(_resumed(source, options, folder))
+        ledger = None
+        if options.resume is not None:
+            ledger = stack.enter_context(_resumed(source, options, folder, observer))
         # Workers import while the configuration is enumerated.
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
         inputs, plan = _prepared(source, options, folder, jobs, evaluator, observer)
+        inputs = _less_time(inputs, time.monotonic() - began)
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source)))
-        write_beginning(folder, config, plan)
+        with writing_in(folder):
+            write_beginning(folder, config, plan)
         threading.Thread(target=_warm_up, args=(inputs,), name="spica-warm-up", daemon=True).start()
         stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         result = run_sweep(
@@ -162,8 +194,21 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
             observer=observer,
             stop=stop,
         )
-    write_summary(folder, result)
-    return Run(folder, result, write_all(folder, config))
+        evaluator.close(kill=True)
+        # Still under the lock, and with interrupts deferred: the results so far are always written.
+        with writing_in(folder):
+            write_summary(folder, result)
+            report = write_all(folder, config)
+    return Run(folder, result, report)
+
+
+def _less_time(inputs: SweepInputs, spent: float) -> SweepInputs:
+    """The time budget is for everything, preparing included."""
+    minutes = inputs.options.max_minutes
+    if minutes is None:
+        return inputs
+    left = max(0.0, minutes - spent / 60.0)
+    return replace(inputs, options=replace(inputs.options, max_minutes=left))
 
 
 def write_all(folder: Path, config: SmartSearchConfig) -> RunReport:
@@ -214,9 +259,10 @@ def _evaluator(config: SmartSearchConfig, options: RunOptions, jobs: int) -> Ite
 
 
 @contextmanager
-def _resumed(source: Source, options: RunOptions, folder: Path) -> Iterator[Ledger]:
+def _resumed(source: Source, options: RunOptions, folder: Path, observer: SweepObserver) -> Iterator[Ledger]:
     with Ledger.resume(folder) as ledger:
-        ledger.admit(identity_of(source), force=options.force)
+        for mixed in ledger.admit(identity_of(source), force=options.force):
+            observer.on_event(Warned(f"results are mixed: {mixed}"))
         yield ledger
 
 
@@ -258,7 +304,7 @@ def identity_of(source: Source) -> RunIdentity:
     resolved["sweep"] = kept | {"candidates_per_round": sweep.resolved_candidates_per_round}
     trace = source.config.workload.trace_path
     if trace is not None:
-        resolved["trace_sha256"] = _digest(Path(trace))
+        resolved[_TRACE_DIGEST] = _digest(Path(trace))
     text = json.dumps(resolved, sort_keys=True)
     return RunIdentity(source.text, text, sweep.random_seed, stack_versions())
 

@@ -170,13 +170,23 @@ def report(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. Usage errors leave through SystemExit(2)."""
-    from spica.commands.guard import Guard
+    """Run the command line; the exit code. Usage errors leave through SystemExit(2).
+
+    Without ``argv`` this is the program itself, which may end the process here.
+    """
+    from spica.commands.guard import Guard, leave
 
     arguments = list(sys.argv[1:] if argv is None else argv)
-    with Guard(debug="--debug" in arguments) as guard:
-        app(args=arguments, prog_name="spica", standalone_mode=True)
-        sys.stdout.flush()
+    try:
+        with Guard(debug="--debug" in arguments) as guard:
+            app(args=arguments, prog_name="spica", standalone_mode=True)
+            sys.stdout.flush()
+    except SystemExit as left:
+        if argv is None:
+            leave(left.code)
+        raise
+    if argv is None:
+        leave(guard.code)
     return guard.code
 
 

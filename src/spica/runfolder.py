@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -13,11 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
 from spica.config.load import dump_yaml
-from spica.errors import InputError, LedgerError, Problem
-from spica.ledger import LEDGER_FILE
+from spica.errors import InputError, LedgerError, Problem, StackError
+from spica.ledger import DISK_ERRORS, LEDGER_FILE, LOCK_FILE, Ledger
 from spica.report.collect import SPACE_FILE, SUMMARY_FILE
 from spica.report.space import space_json
 from spica.results import SweepResult
@@ -25,6 +28,8 @@ from spica.versions import all_versions
 
 CONFIG_FILE: Final = "config.yaml"
 VERSIONS_FILE: Final = "versions.json"
+#: What a process that was killed before its run began may have left; such a folder counts as empty.
+_BEGINNING: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{re.escape(LEDGER_FILE)}(-wal|-shm|-journal)?")
 
 
 def default_folder(name: str) -> Path:
@@ -50,6 +55,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
+        if error.errno in DISK_ERRORS - {errno.EROFS}:
+            remedy = "free some space, or give a folder on another disk (--out DIR), and start again"
+            raise StackError(f"{folder}: {error.strerror or error}", remedy=remedy) from None
         raise InputError(
             Problem(
                 f"{folder}: cannot be written: {error.strerror or error}",
@@ -62,7 +70,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield folder
         done = True
     finally:
-        if not done and not (folder / LEDGER_FILE).exists():
+        if not done and not Ledger.begun(folder):
             _empty(folder, keep=existed)
 
 
@@ -70,12 +78,12 @@ def _usable(folder: Path) -> bool:
     """Whether it exists already; raises when it cannot be a new run's."""
     remedy = "give a new or an empty folder (--out DIR)"
     try:
-        if (folder / LEDGER_FILE).exists():
+        if Ledger.begun(folder):
             raise LedgerError(
                 f"{folder} already holds a run",
                 remedy=f"continue it with --resume {folder}, or give another folder (--out DIR)",
             )
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and any(not _BEGINNING.fullmatch(item.name) for item in folder.iterdir()):
             raise InputError(Problem(f"{folder} is not empty", key="--out", remedy=remedy))
         if folder.exists() and not folder.is_dir():
             raise InputError(Problem(f"{folder} is a file", key="--out", remedy=remedy))
@@ -98,20 +106,35 @@ def _empty(folder: Path, *, keep: bool) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` in one step, so that nobody ever reads half of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    """``write_bytes`` of UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace ``path`` in one step, so that nobody ever reads half of it, also after a power cut."""
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        Path(temporary).write_text(text, encoding="utf-8")
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _sweep_temporaries(folder: Path) -> None:
+    """Remove what processes that were killed while writing have left."""
+    for item in folder.glob(".tmp-*-*"):
+        pid = item.name.split("-")[1]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            item.unlink(missing_ok=True)
 
 
 def write_beginning(folder: Path, config: SmartSearchConfig, plan: BranchPlan) -> None:
     """What is known before the search: the resolved configuration, the versions, the search space."""
+    _sweep_temporaries(folder)
     write_text(folder / CONFIG_FILE, dump_yaml(config))
     write_text(folder / VERSIONS_FILE, json.dumps(all_versions(), indent=1) + "\n")
     write_text(folder / SPACE_FILE, json.dumps(space_json(plan), indent=1) + "\n")

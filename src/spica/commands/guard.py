@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +64,21 @@ class Guard:
         if not self.debug:
             _say(f"    this is a fault of spica; the details are in {_crash_log(error)}")
         return EXIT_STACK
+
+
+def leave(code: object) -> None:
+    """End the process with ``code`` if threads are still at work; else return, for an ordinary exit.
+
+    A thread may be inside the compiler of the optimizer's model, for seconds or minutes. It can be neither
+    stopped nor is it worth waiting for, and the interpreter must not be taken down under it. All files are
+    written and synced by now, and the workers are gone, so that nothing is lost by not unwinding.
+    """
+    if threading.active_count() == 1 or not (code is None or isinstance(code, int)):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code or EXIT_OK)
 
 
 def _crash_log(error: BaseException) -> Path:

@@ -24,6 +24,8 @@ class _Rule:
 #: Marks a failure that every other candidate would meet too; the preflight stops the run on it.
 STACK_PREFIX: Final = "the installed components do not work together"
 TRACE_PREFIX: Final = "the trace cannot be replayed"
+#: The worker ended under the replay: killed, out of memory, or crashed.
+DIED_PREFIX: Final = "worker died"
 DATA_PREFIX: Final = "no performance data"
 
 _RULES: Final = (

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from spica.errors import LedgerError, SpicaError, StackError
 
@@ -34,9 +37,22 @@ def explain(error: sqlite3.Error, path: Path) -> SpicaError:
     return LedgerError(f"{path}: {error}")
 
 
+#: What the disk does, whoever asks it to write.
+DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS})
+
+
+@contextmanager
+def writing_in(folder: Path) -> Iterator[None]:
+    """Turns an OSError of writing files beside the ledger into the error it means to a user."""
+    try:
+        yield
+    except OSError as error:
+        raise explain_os(error, folder) from error
+
+
 def explain_os(error: OSError, path: Path) -> SpicaError:
     """The error to raise for an operating system's ``error`` on something in the run folder."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+    if error.errno in DISK_ERRORS:
         folder = path if path.is_dir() else path.parent
         return StackError(f"{path}: {error.strerror}", remedy=_DISK_FULL_REMEDY.format(folder=folder))
     return LedgerError(

@@ -7,12 +7,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from spica.errors import LedgerError
+from spica.errors import LedgerError, StackError
 from spica.ledger.faults import corrupted, explain, explain_os
 from spica.ledger.lock import RunLock
 from spica.ledger.records import (
@@ -27,6 +27,7 @@ from spica.ledger.records import (
 )
 
 LEDGER_FILE: Final = "run.sqlite"
+_NOT_BEGUN_REMEDY: Final = "free some space, or give a folder on another disk (--out DIR), and start again"
 SCHEMA_VERSION: Final = 1
 
 # Times are seconds since the epoch. A trial may exist without a tell (it was committed first), never the
@@ -78,13 +79,32 @@ class Ledger:
         except OSError as error:
             raise explain_os(error, folder) from error
         lock = RunLock(folder)
+        path = folder / LEDGER_FILE
         try:
-            ledger = cls(folder / LEDGER_FILE, _connect(folder / LEDGER_FILE), lock)
+            ledger = cls(path, _connect(path), lock)
             ledger._initialise(identity)
+        except StackError as error:
+            # Nothing was recorded: leave nothing that looks like a run.
+            for leftover in folder.glob(f"{LEDGER_FILE}*"):
+                leftover.unlink(missing_ok=True)
+            lock.release()
+            raise StackError(error.message, remedy=_NOT_BEGUN_REMEDY) from error
         except BaseException:
             lock.release()
             raise
         return ledger
+
+    @classmethod
+    def begun(cls, folder: Path) -> bool:
+        """Whether ``folder`` holds a run; False for what a process killed while making one may leave."""
+        path = folder / LEDGER_FILE
+        if not path.exists():
+            return False
+        try:
+            with closing(_connect_readonly(path)) as db:
+                return db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+        except (sqlite3.Error, LedgerError, StackError):
+            return True
 
     @classmethod
     def resume(cls, folder: Path) -> Self:

@@ -123,13 +123,15 @@ def to_csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def to_parquet(rows: Sequence[Row], path: str) -> None:
-    """The same rows as a Parquet file; a column of mixed kinds becomes text."""
+def to_parquet(rows: Sequence[Row]) -> bytes:
+    """The same rows as the content of a Parquet file; a column of mixed kinds becomes text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.table({name: _column(pa, [row.get(name) for row in rows]) for name in columns_of(rows)})
-    pq.write_table(table, path)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
 
 
 def _column(pa: object, values: list[Scalar]) -> object:

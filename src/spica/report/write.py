@@ -14,7 +14,7 @@ from spica.report.html import report_html
 from spica.report.manifests import DeployContext, graph_yaml, launch_script
 from spica.report.repin import repinned
 from spica.report.tables import candidate_rows, to_csv, to_json, to_parquet, trial_rows
-from spica.runfolder import write_text
+from spica.runfolder import write_bytes, write_text
 
 #: Candidates for which files to deploy are written.
 DEPLOYED = 3
@@ -29,7 +29,7 @@ def write_reports(folder: Path, report: RunReport, config: dict[str, Any], conte
     write_text(folder / "candidates.csv", to_csv(candidate_rows(report)))
     rows = trial_rows(report)
     write_text(folder / "trials.csv", to_csv(rows))
-    to_parquet(rows, str(folder / "trials.parquet"))
+    write_bytes(folder / "trials.parquet", to_parquet(rows))
     write_text(folder / "report.html", report_html(report))
     _deploy(folder / "deploy", report, config, context)
 
@@ -44,12 +44,17 @@ def deployed(report: RunReport) -> tuple[Leader, ...]:
 
 
 def _deploy(folder: Path, report: RunReport, config: dict[str, Any], context: DeployContext) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    """Written beside the old one, which it then replaces: never a mixture of two rankings."""
+    new = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
     for leader in deployed(report):
-        own = folder / f"rank-{leader.rank}"
+        own = new / f"rank-{leader.rank}"
         own.mkdir(parents=True)
         name = f"{report.model.split('/')[-1]}-{leader.config['deployment_mode']}-{leader.rank}"
         write_text(own / "graph.yaml", graph_yaml(leader.config, context, name))
         write_text(own / "launch.sh", launch_script(leader.config, context))
         write_text(own / "repin.yaml", yaml.safe_dump(repinned(config, leader.config), sort_keys=False))
         write_text(own / "candidate.json", json.dumps(leader.config, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    if new.exists():
+        new.replace(folder)

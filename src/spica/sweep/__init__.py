@@ -4,7 +4,7 @@
 """
 
 from spica.sweep.inputs import ConfirmOptions, SearchBranch, SweepInputs, SweepOptions
-from spica.sweep.interrupts import StopFlag, raise_if_interrupted, stop_on_interrupt
+from spica.sweep.interrupts import StopFlag, raise_if_interrupted, stop_on_interrupt, terminate_as_interrupt
 from spica.sweep.run import run_sweep
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "raise_if_interrupted",
     "run_sweep",
     "stop_on_interrupt",
+    "terminate_as_interrupt",
 ]

@@ -63,6 +63,20 @@ def stop_on_interrupt(
             signal.signal(number, handler)
 
 
+@contextmanager
+def terminate_as_interrupt() -> Iterator[None]:
+    """While inside, SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that what has been begun is undone.
+    Only in the main thread, as above."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def raise_if_interrupted(result: SweepResult, folder: str) -> None:
     """Raise SweepInterrupted, saying how to go on, when the sweep was stopped by the user.
 

@@ -6,20 +6,25 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from spica.evaluate.protocol import Evaluator, Metrics
 from spica.ledger import Ledger
 from spica.results import Candidate, Stop, SweepResult
 from spica.sweep import summary
 from spica.sweep.confirm import confirm
-from spica.sweep.events import PhaseChanged, Silent, SweepObserver
+from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
 from spica.sweep.inputs import OptimizerFactory, SweepInputs
 from spica.sweep.interrupts import StopFlag
 from spica.sweep.loop import Search, Stopped, make_states
 from spica.sweep.measure import Finished, MeasurementId, Measurer
 from spica.sweep.progress import Progress
 from spica.sweep.rounds import BranchState, Entry
+
+_STOPPING: Final = {
+    "interrupted": "stopping: replays in flight get {:g} s; once more ends everything at once",
+    "max_minutes": "the time is up: replays in flight get {:g} s",
+}
 
 
 def run_sweep(
@@ -91,6 +96,7 @@ class _Sweep:
                 found, exact = self._confirm(found)
         except Stopped as stopped:
             why = stopped.why
+            self._progress.emit(Warned(_STOPPING[why].format(self._inputs.options.grace_seconds)))
             for finished in self._measurer.drain(self._inputs.options.grace_seconds):
                 self._progress.measured(finished)
             found = self._found()

@@ -19,6 +19,7 @@ from spica.config.load import config_from_mapping, dump_resolved, dump_yaml, loa
 from spica.errors import InputError, LedgerError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
+from spica.evaluate.slim_tables import TablesRequest
 from spica.ledger import Ledger, RunIdentity, writing_in
 from spica.optimize import make_optimizer, warm_up
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
@@ -47,6 +48,8 @@ from spica.sweep import (
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
 from spica.versions import stack_versions
 
+#: A study's first suggestions are space-filling, and need no model.
+SEEDS: Final = 8
 _TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
@@ -184,7 +187,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source)))
         with writing_in(folder):
             write_beginning(folder, config, plan)
-        threading.Thread(target=_warm_up, args=(inputs,), name="spica-warm-up", daemon=True).start()
+        warming = _warm_up(inputs)
         stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         result = run_sweep(
             inputs,
@@ -199,6 +202,8 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         with writing_in(folder):
             write_summary(folder, result)
             report = write_all(folder, config)
+    if warming is not None and not result.stop:
+        warming.join()  # the interpreter cannot be left in peace while the compiler is at work
     return Run(folder, result, report)
 
 
@@ -284,6 +289,8 @@ def _prepared(
     say("replaying a tiny candidate of each backend and mode")
     inputs = _inputs(source, prepared, options)
     plans = [inputs.plan(branch, sample) for branch in prepared.plan.branches for sample in probes(branch)]
+    if plans:
+        evaluator.prepare_tables(TablesRequest.of(tuple(plan.sample for plan in plans)))
     with TemporaryDirectory(prefix="spica-") as scratch:
         verdicts = [v for v in preflight(evaluator, plans, Path(scratch)) if not v.ok]
     if verdicts:
@@ -338,9 +345,19 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
     )
 
 
-def _warm_up(inputs: SweepInputs) -> None:
-    for branch in inputs.branches:
-        warm_up(inputs.study(branch))
+def _warm_up(inputs: SweepInputs) -> threading.Thread | None:
+    """Compile the optimizer's model in the background, unless the sweep is too short to need one."""
+    sweep = inputs.options
+    if sweep.max_rounds * sweep.candidates_per_round <= SEEDS:
+        return None
+
+    def compile_models() -> None:
+        for branch in inputs.branches:
+            warm_up(inputs.study(branch))
+
+    thread = threading.Thread(target=compile_models, name="spica-warm-up", daemon=True)
+    thread.start()
+    return thread
 
 
 def report_run(folder: Path) -> RunReport:

@@ -185,7 +185,8 @@ def _cut_manifest(sku: str, source: Path, target: Path) -> None:
     """Only the entries of this SKU: the runtime reads the manifest once per table."""
     import yaml
 
-    manifest = yaml.safe_load(source.read_text())
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    manifest = yaml.load(source.read_text(), Loader=loader)
     groups = [group for group in manifest["groups"] if sku in group["systems"]]
     manifest["groups"] = [group | {"systems": [sku]} for group in groups]
     target.write_text(yaml.safe_dump(manifest, sort_keys=False))
@@ -210,7 +211,8 @@ def _copy_tables(root: Path, systems: Path, part: Path, wanted: dict[str, set[st
 def _cut_table(source: Path, target: Path, wanted: dict[str, set[str | int]]) -> tuple[int, int]:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(source)
+    # Not ``read_table``: that imports pandas, which takes longer than the reading.
+    table = pq.ParquetFile(source).read()
     cut = _matching(table, EXACT_KEYS[source.name], wanted)
     # An empty table is not the same as rows for other models, which the runtime may take a shape from.
     kept = cut if cut.num_rows else table

@@ -80,21 +80,6 @@ def reuses_nothing(traffic: Traffic) -> bool:
     return traffic.shared_prefix_ratio == 0 and traffic.turns_per_session == 1
 
 
-def sglang_tokens_unread(sample: Sample, traffic: Traffic, menu: Menu) -> Sample:
-    """The replay of sglang does not read ``max_num_batched_tokens``.
-
-    Its scheduler fills steps by a chunked-prefill size that is not derived from it. The other effect, on the
-    memory left for KV, is excluded by comparing the capacities.
-    """
-    if sample.backend != "sglang" or not _plain(sample):
-        return sample
-    for role, engine in sample.engines:
-        least = dict(menu.max_num_batched_tokens)[role][0]
-        if least < engine.max_num_batched_tokens:
-            sample = _if_same_kv(sample, role, replace(engine, max_num_batched_tokens=least), menu)
-    return sample
-
-
 def seqs_beyond_the_load(sample: Sample, traffic: Traffic, menu: Menu) -> Sample:
     """``max_num_seqs`` of a rank cannot bind when it is at least the number of requests in flight in all.
 
@@ -121,8 +106,6 @@ def prefill_seqs_beyond_a_step(sample: Sample, traffic: Traffic, menu: Menu) -> 
     if not isinstance(traffic, SyntheticTraffic) or not reuses_nothing(traffic):
         return sample
     budget = sample.engine("prefill").max_num_batched_tokens
-    if sample.backend == "sglang":
-        budget = max(budget, _SGLANG_CHUNK)
     return _lower_seqs(sample, "prefill", max(0, budget - 2) // traffic.isl + 2, menu)
 
 
@@ -174,13 +157,10 @@ def planner_by_thresholds(sample: Sample, traffic: Traffic, menu: Menu) -> Sampl
     return replace(sample, planner=replace(sample.planner, scaling=standing))
 
 
-#: Prompt tokens per step of the replay's sglang scheduler, whatever ``max_num_batched_tokens`` says.
-_SGLANG_CHUNK: Final = 8192
 
 Rule = Callable[[Sample, Traffic, Menu], Sample]
 
 RULES: Final[tuple[Rule, ...]] = (
-    sglang_tokens_unread,
     seqs_beyond_the_load,
     prefill_seqs_beyond_a_step,
     router_without_a_choice,

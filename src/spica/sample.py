@@ -23,7 +23,11 @@ RouterMode = Literal["kv_router", "round_robin"]
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The pinned scalars every candidate of a sweep shares."""
+    """The pinned scalars every candidate of a sweep shares.
+
+    ``max_seq_len`` is the longest sequence an engine accepts, in tokens: ``context_length``, or the model's
+    maximum. It follows from the others and is not shown among them.
+    """
 
     model_name: str
     hardware_sku: str
@@ -33,6 +37,7 @@ class Deployment:
     context_length: int | None = None
     startup_time: float | None = None
     aic_nextn: int | None = None
+    max_seq_len: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ class Sample:
         }
         if self.fmha_quant_mode is not None:
             flat["fmha_quant_mode"] = self.fmha_quant_mode
-        flat |= _fields(self.deployment)
+        flat |= _fields(self.deployment, skip=("max_seq_len",))
         flat |= _fields(self.kv_manager)
         for role, group in self.parallel.groups:
             flat |= _shape_fields("" if role == "agg" else f"{role}_", group.shape, group.replicas)

@@ -66,6 +66,7 @@ class Case:
                 8,
                 startup_time=20.0,
                 aic_nextn=self.nextn,
+                max_seq_len=40960,
             ),
             kv_manager=self.kv,
             parallel=DisaggConfig(group, group) if self.disagg else AggConfig(group),

@@ -217,16 +217,6 @@ def test_router_with_a_choice_is_kept() -> None:
     assert measure(case, traffic) != measure(case.change(router=WEIGHTS[1]), traffic)
 
 
-@pytest.mark.parametrize("disagg", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_sglang_tokens_unread(disagg: bool) -> None:
-    traffic = SyntheticTraffic(3000, 60, 48, concurrency=24)
-    case = Case("sglang", disagg, seqs=4, decode_seqs=24)
-    same = [case.change(tokens=n) for n in (8192, 32768)]
-    prove("sglang_tokens_unread", same, traffic, seqs=(4, 24))
-    vllm = [measure(c.change(backend="vllm", seqs=24), traffic) for c in same]
-    assert vllm[0] != vllm[1]
-
-
 @pytest.mark.parametrize(
     ("disagg", "target"),
     [

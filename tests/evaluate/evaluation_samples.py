@@ -66,6 +66,7 @@ class Make:
                 min_endpoint=self.min_endpoint,
                 startup_time=self.startup_time,
                 aic_nextn=self.aic_nextn,
+                max_seq_len=40960,
             ),
             kv_manager=self.kv,
             parallel=DisaggConfig(group, group) if self.disagg else AggConfig(group),

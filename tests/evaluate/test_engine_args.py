@@ -23,6 +23,7 @@ def test_dense_aggregated_worker_by_eye() -> None:
             "max_num_seqs": 256,
             "max_num_batched_tokens": 8192,
             "enable_prefix_caching": True,
+            "max_model_len": 40960,
             "timing_model": {
                 "type": "external",
                 "provider": "ais",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_samples import CLOSED, LOAD, MOE, ROUTER, Make
+from evaluation_samples import CLOSED, ENGINE, LOAD, MOE, ROUTER, Make
 
 from spica.evaluate.bounds import Limits
 from spica.evaluate.pool import LocalEvaluator
@@ -25,7 +25,7 @@ from spica.evaluate.protocol import (
 from spica.evaluate.replay import ReplayOptions, requests_sent, run_replay
 from spica.evaluate.timeline import worker_seconds
 from spica.parallel.shapes import ParallelShape
-from spica.sample import EngineSettings, KvManager
+from spica.sample import Backend, EngineSettings, KvManager
 
 pytestmark = pytest.mark.real
 
@@ -50,6 +50,15 @@ def test_the_published_numbers_bit_for_bit(evaluator: LocalEvaluator) -> None:
     assert round(first.summary["mean_ttft_ms"], 3) == 769.723
     assert first == second
     assert first.get("wall_time_ms") is None
+
+
+@pytest.mark.parametrize("backend", ["vllm", "sglang", "trtllm"])
+def test_the_tokens_of_a_step_act_on_every_backend(evaluator: LocalEvaluator, backend: Backend) -> None:
+    traffic = SyntheticTraffic(isl=3000, osl=60, num_requests=64, concurrency=32)
+    settings = [replace(ENGINE, max_num_batched_tokens=tokens) for tokens in (8192, 32768)]
+    plans = [Make(backend=backend, replicas=1, engine=engine).plan(traffic) for engine in settings]
+    small, large = measure(evaluator, *plans)
+    assert small.summary["mean_ttft_ms"] != large.summary["mean_ttft_ms"]
 
 
 def test_disaggregated_on_every_backend(evaluator: LocalEvaluator) -> None:

@@ -211,6 +211,7 @@ def _deployment(space: SearchSpace, model: ModelFacts) -> Deployment:
         context_length=space.context_length,
         startup_time=space.startup_time,
         aic_nextn=space.aic_nextn,
+        max_seq_len=space.context_length or model.context_length,
     )
 
 

@@ -92,6 +92,15 @@ def _rank_args(sample: Sample, role: Role, settings: EngineSettings) -> dict[str
         "max_num_batched_tokens": settings.max_num_batched_tokens,
         "enable_prefix_caching": settings.enable_prefix_caching,
     }
+    if sample.backend == "sglang":
+        # SGLang's own names for the tokens of one step; without them it fills steps to its default 8192.
+        args["sglang"] = {
+            "chunked_prefill_size": settings.max_num_batched_tokens,
+            "max_prefill_tokens": settings.max_num_batched_tokens,
+        }
+    if sample.deployment.max_seq_len is not None:
+        # The planner does not scale prefill workers without it.
+        args["max_model_len"] = sample.deployment.max_seq_len
     if sample.deployment.aic_nextn:
         args["aic_nextn"] = sample.deployment.aic_nextn
     if role in OFFLOAD_ROLES and sample.kv_manager.num_g2_blocks > 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import SMALL, Spica
 
-from spica.ledger import LEDGER_FILE
+from spica.ledger import LEDGER_FILE, Ledger, RunIdentity
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_out_without_permission(spica: Spica, config: Path, tmp_path: Path) -> N
 
 
 def test_out_that_holds_a_run(spica: Spica, config: Path, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / LEDGER_FILE).write_text("")
+    with Ledger.create(tmp_path / "run", RunIdentity("", "{}", 1, {})):
+        pass
     assert "already holds a run" in refused(spica, "sweep", config, "--out", tmp_path / "run")
 
 

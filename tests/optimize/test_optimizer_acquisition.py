@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -39,8 +41,8 @@ def area(points: np.ndarray, reference: np.ndarray) -> float:
     xs = np.unique(np.append(points[:, 0], reference[0]))
     ys = np.unique(np.append(points[:, 1], reference[1]))
     total = 0.0
-    for x0, x1 in zip(xs, xs[1:], strict=False):
-        for y0, y1 in zip(ys, ys[1:], strict=False):
+    for x0, x1 in itertools.pairwise(xs):
+        for y0, y1 in itertools.pairwise(ys):
             inside = x0 >= reference[0] and y0 >= reference[1]
             if inside and np.any((points[:, 0] >= x1) & (points[:, 1] >= y1)):
                 total += (x1 - x0) * (y1 - y0)
@@ -87,7 +89,7 @@ def test_a_batch_spreads_and_respects_what_is_pending_or_forbidden() -> None:
         beliefs = Beliefs(means, covariance[None], np.array([1e-9]))
         return greedy_batch(
             beliefs,
-            lambda b, _: b.means[0] + 2 * b.deviations[0],
+            lambda b, _, __: b.means[0] + 2 * b.deviations[0],
             pending,
             lambda i: i not in forbidden,
             count,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from optimizer_studies import identity, mixed, observe, run, tiny, value
 
 from spica.optimize import (
     Asked,
@@ -22,7 +23,6 @@ from spica.optimize import (
 )
 from spica.optimize.protocol import Event
 from spica.optimize.sampling import QuasiRandomOptimizer, RandomOptimizer
-from optimizer_studies import identity, mixed, observe, run, tiny, value
 
 Make = Callable[[Study], Optimizer]
 

@@ -59,8 +59,9 @@ def test_generated_points_lie_in_the_space_and_survive_a_round_trip(
         values = space.decode(row)
         for p in ps:
             if isinstance(p, FloatParameter):
-                assert isinstance(values[p.name], float)
-                assert p.low <= values[p.name] <= p.high
+                given_value = values[p.name]
+                assert isinstance(given_value, float)
+                assert p.low <= given_value <= p.high
             else:
                 # The very object that was given: an int is not turned into a float.
                 assert any(values[p.name] is choice for choice in p.choices)

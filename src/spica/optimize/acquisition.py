@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special  # type: ignore[import-untyped]
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -115,23 +115,23 @@ def sampled_hypervolume_gain(
 
 def greedy_batch(
     beliefs: Beliefs,
-    score: Callable[[Beliefs, list[int]], Array],
+    score: Callable[[Beliefs, list[int], int], Array],
     pending: list[int],
     allowed: Callable[[int], bool],
     count: int,
 ) -> list[int]:
     """``count`` pool indices by repeated maximisation; ``pending`` ones are already being measured.
 
-    ``score`` rates the pool given the beliefs and what is already chosen or pending; ``allowed`` is asked
-    from the best score down, so that looking up identities is paid for few points. Fewer when the pool runs
-    out.
+    ``score`` rates the pool given the beliefs, what is already chosen or pending, and how many are chosen;
+    ``allowed`` is asked from the best score down, so that looking up identities is paid for few points. Fewer
+    when the pool runs out.
     """
     for index in pending:
         beliefs.measure(index)
     taken = list(pending)
     chosen: list[int] = []
     while len(chosen) < count:
-        ranking = np.argsort(-score(beliefs, taken), kind="stable")
+        ranking = np.argsort(-score(beliefs, taken, len(chosen)), kind="stable")
         best = next((int(i) for i in ranking if int(i) not in taken and allowed(int(i))), None)
         if best is None:
             break

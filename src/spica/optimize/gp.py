@@ -41,7 +41,11 @@ class Settings:
     """Observed points whose neighbourhoods are searched."""
     fit_up_to: int = 304
     """Observations a model is fitted to; beyond, the best half and the latest half of this many."""
-    acquisition: str = "ei"
+    local_changes: int = 2
+    """Every other place of a batch goes to a point that differs from one of the best in at most so many
+    parameters."""
+    looks: int = 1
+    """How many times the neighbourhood of a pool's best points is looked at before choosing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class GaussianProcessStrategy:
     def _data(self, past: History) -> _Data:
         told = past.told()
         raw = labels.upward(told, self._study.objectives)
-        scored = ~np.isnan(raw).any(axis=1)
+        scored = np.asarray(~np.isnan(raw).any(axis=1))
         columns = [warp(labels.with_penalties(column)) for column in raw.T]
         table = np.stack(columns, axis=1)
         keep = self._training_subset(table)
@@ -139,10 +143,10 @@ class GaussianProcessStrategy:
     def _parents(self, data: _Data) -> Rows:
         rows, table = data.rows[data.scored], data.labels[data.scored]
         if table.shape[1] == 1:
-            return rows[np.argsort(-table[:, 0], kind="stable")[: self._settings.parents]]
+            return np.asarray(rows[np.argsort(-table[:, 0], kind="stable")[: self._settings.parents]])
         front = acquisition.non_dominated(table)
         on_front = (table[:, None, :] == front[None, :, :]).all(axis=2).any(axis=1)
-        return rows[on_front]
+        return np.asarray(rows[on_front])
 
     def _pool(self, models: list[Posterior], data: _Data, rng: np.random.Generator) -> Rows:
         """Candidates to choose from: all of a small space, else spread ones, neighbours, a second look."""
@@ -154,11 +158,24 @@ class GaussianProcessStrategy:
         spread = quasi_random(space, settings.spread, int(rng.integers(2**31)))
         moved = candidates.mutations(space, parents, settings.mutated, rng)
         pool = self._canonical(np.vstack([spread, near, moved]))[:1000]
-        score = self._marginal_score(models, data, pool)
-        top = pool[np.argsort(-score, kind="stable")[:160]]
-        refined = candidates.mutations(space, top[:12], settings.refined, rng)
-        near = np.vstack([candidates.one_step(space, row) for row in top[:3]])
-        return self._canonical(np.vstack([top, near, refined]))[:800]
+        for _ in range(settings.looks):
+            score = self._marginal_score(models, data, pool)
+            top = pool[np.argsort(-score, kind="stable")[:160]]
+            refined = candidates.mutations(space, top[:12], settings.refined, rng)
+            near = np.vstack([candidates.one_step(space, row) for row in top[:3]])
+            pool = self._canonical(np.vstack([top, near, refined]))[:800]
+        return pool
+
+    def _near(self, centres: Rows, pool: Rows) -> NDArray[np.bool_]:
+        """Which points of the pool differ in few parameters from one of the centres."""
+        changed = (pool[:, None, :] != centres[None, :, :]).sum(axis=2).min(axis=1)
+        return np.asarray(changed <= self._settings.local_changes)
+
+    def _open(self, local: NDArray[np.bool_], slot: int) -> NDArray[np.bool_]:
+        """Every other place of a batch is kept for the neighbourhood of the best points."""
+        if slot % 2 or not local.any():
+            return np.ones_like(local)
+        return local
 
     def _canonical(self, rows: Rows) -> Rows:
         if self._study.canonical is not None:
@@ -180,8 +197,6 @@ class GaussianProcessStrategy:
         means, deviations = beliefs.means, beliefs.deviations
         if len(means) == 1:
             best = max([float(data.labels.max()), *means[0][taken]])
-            if self._settings.acquisition == "ucb":
-                return np.asarray(means[0] + 1.8 * deviations[0])
             return acquisition.log_expected_improvement(means[0], deviations[0], best)
         known = data.labels[data.scored]
         reference = data.labels.min(axis=0) - 0.1
@@ -199,6 +214,8 @@ class GaussianProcessStrategy:
         beliefs = self._beliefs(models, np.vstack([data.pending, pool]))
         taken = set(seen)
 
+        local = np.concatenate([np.zeros(held, dtype=bool), self._near(self._parents(data)[:3], pool)])
+
         def allowed(index: int) -> bool:
             key = self._space.key(pool[index - held])
             fresh = key not in taken
@@ -206,7 +223,11 @@ class GaussianProcessStrategy:
             return fresh
 
         picked = acquisition.greedy_batch(
-            beliefs, lambda b, t: self._score(b, data, t), list(range(held)), allowed, count
+            beliefs,
+            lambda b, t, slot: np.where(self._open(local, slot), self._score(b, data, t), -np.inf),
+            list(range(held)),
+            allowed,
+            count,
         )
         return [i - held for i in picked]
 

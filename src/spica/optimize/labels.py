@@ -18,7 +18,7 @@ def upward(observations: Sequence[Observation], objectives: Sequence[Objective])
     signs = np.array([1.0 if o.maximize else -1.0 for o in objectives])
     missing = [float("nan")] * len(objectives)
     table = [missing if o.labels is None else list(o.labels) for o in observations]
-    return np.array(table, dtype=np.float64).reshape(len(table), len(objectives)) * signs
+    return np.asarray(np.array(table, dtype=np.float64).reshape(len(table), len(objectives)) * signs)
 
 
 def with_penalties(labels: NDArray[np.float64]) -> NDArray[np.float64]:

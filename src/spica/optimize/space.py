@@ -16,6 +16,9 @@ from spica.optimize.protocol import CategoricalParameter, FloatParameter, Parame
 
 Rows = NDArray[np.float64]
 
+# Points whose candidates are remembered; then the memory starts afresh, to stay within some 20 MB.
+_REMEMBERED = 30_000
+
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -44,6 +47,9 @@ class Space:
     def __init__(self, study: Study) -> None:
         self.parameters = study.parameters
         self._study = study
+        # Projections cost more than anything else here, and neighbourhoods are visited again and again.
+        self._canonical: dict[bytes, Rows] = {}
+        self._keys: dict[bytes, str] = {}
         self._tables = {
             i: _positions(p)
             for i, p in enumerate(self.parameters)
@@ -120,12 +126,23 @@ class Space:
         """The row that stands for the candidate of ``row`` (itself when the study does not say)."""
         if self._study.canonical is None:
             return row
-        return self.encode(self._study.canonical(self.decode(row)))
+        point = row.tobytes()
+        if point not in self._canonical:
+            if len(self._canonical) >= _REMEMBERED:
+                self._canonical.clear()
+            self._canonical[point] = self.encode(self._study.canonical(self.decode(row)))
+        return self._canonical[point]
 
     def key(self, row: Rows) -> str:
         """The identity of the candidate of ``row``; without one in the study, of the point itself."""
-        values = self.decode(row)
-        return repr(values) if self._study.identity is None else self._study.identity(values)
+        point = row.tobytes()
+        if point not in self._keys:
+            if len(self._keys) >= _REMEMBERED:
+                self._keys.clear()
+            values = self.decode(row)
+            identity = self._study.identity
+            self._keys[point] = repr(values) if identity is None else identity(values)
+        return self._keys[point]
 
     def from_unit(self, unit: Rows) -> Rows:
         """Rows of points of the unit cube; each choice gets an equal share. Shape ``(n, width)``."""
@@ -138,7 +155,9 @@ class Space:
         """What the model sees of rows of shape ``(n, width)``."""
         low, high = self.bounds
         columns = []
-        for i in np.flatnonzero(~self.is_categorical):
+        for i, parameter in enumerate(self.parameters):
+            if isinstance(parameter, CategoricalParameter):
+                continue
             if self.is_float[i]:
                 columns.append((rows[:, i] - low[i]) / (high[i] - low[i]))
             else:

@@ -2,8 +2,8 @@
 
 The only importer of ``vizier`` (pinned exactly: the designer's module is private). The designer's own
 ``suggest`` traces and compiles its acquisition optimizer anew in every call; here its parts are used one by
-one: its label warper, its hyper-parameter fit, and its cached posterior. Rows and feature widths are padded to
-few sizes, so that one set of compiled programs serves every study, in this process and, through the
+one: its label warper, its hyper-parameter fit, and its cached posterior. Rows and feature widths are padded
+to few sizes, so that one set of compiled programs serves every study, in this process and, through the
 compilation cache, in the next.
 """
 
@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from vizier import pyvizier as vz
 from vizier._src.algorithms.designers import gp_ucb_pe
 from vizier._src.algorithms.designers.gp import output_warpers
@@ -85,15 +85,17 @@ def _model_input(features: Features, rows: int) -> types.ModelInput:
     )
 
 
-@eqx.filter_jit
 def _joint(predictive: Any, xs: types.ModelInput) -> tuple[jax.Array, jax.Array]:
     posterior = predictive.predict(xs)
     return posterior.mean(), posterior.covariance()
 
 
-@eqx.filter_jit
 def _precompute(model: Any, data: types.ModelData) -> Any:
     return model.precompute_predictive(data)
+
+
+_joint_compiled: Any = eqx.filter_jit(_joint)
+_precompute_compiled: Any = eqx.filter_jit(_precompute)
 
 
 def _one_thread() -> Any:
@@ -114,9 +116,9 @@ class Posterior:
     def joint(self, features: Features) -> tuple[Array, Array]:
         """Mean ``(m,)`` and covariance ``(m, m)`` of the noise-free function at ``m`` points."""
         count = len(features)
-        rows = padded(count, POOL_RUNGS)
+        inputs = _model_input(features, padded(count, POOL_RUNGS))
         with _one_thread():
-            mean, covariance = jax.block_until_ready(_joint(self.predictive, _model_input(features, rows)))
+            mean, covariance = jax.block_until_ready(_joint_compiled(self.predictive, inputs))
         joint = np.array(covariance)[:count, :count]
         # The distribution is that of an observation; take the noise off again.
         joint[np.diag_indices(count)] = np.maximum(joint.diagonal() - self.noise, 1e-12)
@@ -156,6 +158,6 @@ class Surrogate:
             # The fit returns an ensemble of one; without that dimension the posterior has a covariance.
             single = jax.tree_util.tree_map(lambda leaf: leaf[0], fitted.params)
             model = sp.StochasticProcessWithCoroutine(fitted.coroutine, single)
-            predictive = jax.block_until_ready(_precompute(model, data))
+            predictive = jax.block_until_ready(_precompute_compiled(model, data))
         parameters = {name: np.asarray(value) for name, value in single.items()}
         return Posterior(predictive, float(parameters["observation_noise_variance"]), parameters)

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pa
 from spica.report.collect import collect
 from spica.report.data import RunReport
 from spica.report.manifests import DeployContext
-from spica.report.write import write_reports
+from spica.report.write import preload, write_reports
 from spica.results import SweepResult
 from spica.runfolder import (
     CONFIG_FILE,
@@ -203,7 +203,8 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
             write_summary(folder, result)
             report = write_all(folder, config)
     if warming is not None and not result.stop:
-        warming.join()  # the interpreter cannot be left in peace while the compiler is at work
+        with suppress(KeyboardInterrupt):
+            warming.join()  # the interpreter cannot be left in peace while the compiler is at work
     return Run(folder, result, report)
 
 
@@ -346,8 +347,10 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
 
 
 def _warm_up(inputs: SweepInputs) -> threading.Thread | None:
-    """Compile the optimizer's model in the background, unless the sweep is too short to need one."""
+    """Import what the reports need, and compile the optimizer's model unless the sweep is too short to use
+    one; in the background."""
     sweep = inputs.options
+    threading.Thread(target=preload, name="spica-preload", daemon=True).start()
     if sweep.max_rounds * sweep.candidates_per_round <= SEEDS:
         return None
 

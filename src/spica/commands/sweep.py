@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spica.api import Run, RunOptions, run, source_of
 from spica.commands.console import err, out, print_json
-from spica.errors import EXIT_NOTHING_FEASIBLE, EXIT_OK
+from spica.errors import EXIT_NOTHING_FEASIBLE, EXIT_OK, SweepInterrupted
 from spica.prepare import scoring_of_goal
 from spica.report.live import LiveProgress
 from spica.report.tables import candidates_json
@@ -28,8 +28,12 @@ class SweepCommand:
 def sweep_command(command: SweepCommand) -> int:
     """Run the sweep, show the result, return the exit code."""
     source = source_of(command.config, command.options)
-    with LiveProgress(err(), scoring_of_goal(source.config).targets) as live:
-        done = run(source, command.options, live)
+    try:
+        with LiveProgress(err(), scoring_of_goal(source.config).targets) as live:
+            done = run(source, command.options, live)
+    except KeyboardInterrupt:
+        # Once the search runs, an interrupt is no exception but a request, see ``spica.sweep.interrupts``.
+        raise SweepInterrupted("interrupted before the search began; nothing was measured") from None
     show(done, command.as_json)
     raise_if_interrupted(done.result, str(done.folder))
     return EXIT_OK if done.result.candidates else EXIT_NOTHING_FEASIBLE

@@ -34,6 +34,15 @@ def write_reports(folder: Path, report: RunReport, config: dict[str, Any], conte
     _deploy(folder / "deploy", report, config, context)
 
 
+def preload() -> None:
+    """Import what reports need (a second or more), for a background thread while replays run: a sweep that
+    is interrupted must have its results written within seconds."""
+    import plotly.graph_objects as go
+
+    go.Figure(go.Scatter())
+    to_parquet([])
+
+
 def deployed(report: RunReport) -> tuple[Leader, ...]:
     """The candidates worth deploying: the best, then the next of the ranking or the front."""
     best = report.best

@@ -75,7 +75,7 @@ class SweepOptions:
     confirm: ConfirmOptions = ConfirmOptions()
     max_minutes: float | None = None
     same_failure_limit: int = 8
-    grace_seconds: float = 3.0
+    grace_seconds: float = 2.0
 
     def __post_init__(self) -> None:
         if self.max_rounds < 1 or self.candidates_per_round < 1:

@@ -7,8 +7,12 @@ Every public name is imported when it is first used, so that ``import spica`` co
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# Dynamo sets up logging when it is imported, and its planner and router then print a line per request.
+os.environ.setdefault("DYN_LOG", "error")
 
 if TYPE_CHECKING:
     from spica.api import run_smart_search

@@ -48,7 +48,7 @@ def points(branch: Branch) -> Iterator[Values]:
     others = [p for p in branch.parameters if p.name not in shape_names and p.name != "backend"]
     if any(isinstance(p, FloatParameter) for p in others):
         raise ValueError("a problem with a continuous knob has no truth table")
-    choices = [p.choices for p in others if not isinstance(p, FloatParameter)]
+    choices: list[tuple[Value, ...]] = [p.choices for p in others if not isinstance(p, FloatParameter)]
     names = [p.name for p in others]
     for backend in branch.backends:
         for config in branch.pool.for_backend(backend):

@@ -30,7 +30,8 @@ SMALL = SyntheticTraffic(isl=500, osl=20, num_requests=16, concurrency=4)
 MOE_REQUEST = TablesRequest(MOE, "h200_sxm", (("vllm", VERSIONS["vllm"]),))
 
 
-def test_only_rows_of_the_models_exact_keys_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_only_rows_of_the_models_exact_keys_stay(tmp_path: Path, kind: pa.DataType) -> None:
     rows = [
         ("bfloat16", 128, 0, 1.0),
         ("bfloat16", 64, 0, 2.0),
@@ -40,6 +41,7 @@ def test_only_rows_of_the_models_exact_keys_stay(tmp_path: Path) -> None:
     ]
     names = ("kv_cache_dtype", "head_dim", "window_size", "latency")
     table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)} | {"device": ["H"] * 5})
+    table = table.set_column(0, names[0], table[names[0]].cast(kind))
     source, target = tmp_path / "context_attention_perf.parquet", tmp_path / "cut.parquet"
     pq.write_table(table, source)
     wanted: dict[str, set[str | int]] = {

@@ -45,6 +45,7 @@ _RULES: Final = (
     _Rule("unsupported schema version", Outcome.FAILED, STACK_PREFIX),
     _Rule("unknown field", Outcome.FAILED, STACK_PREFIX),
     _Rule("no timing data for", Outcome.UNSUPPORTED, DATA_PREFIX),
+    _Rule("perf database error: ", Outcome.UNSUPPORTED, DATA_PREFIX),
     _Rule("trace line", Outcome.FAILED, TRACE_PREFIX),
     _Rule("trace file", Outcome.FAILED, TRACE_PREFIX),
     _Rule("failed to parse line", Outcome.FAILED, TRACE_PREFIX),
@@ -59,7 +60,9 @@ def classify(error: BaseException) -> tuple[Outcome, str]:
         return Outcome.FAILED, f"{STACK_PREFIX}: {message}"
     for rule in _RULES:
         if rule.text in message:
-            return rule.outcome, f"{rule.reason}: {_short(message)}"
+            # What stands before ``: `` at the end of a rule's text is how the error travelled.
+            detail = message.partition(rule.text)[2] if rule.text.endswith(": ") else message
+            return rule.outcome, f"{rule.reason}: {_short(detail)}"
     return Outcome.FAILED, f"{type(error).__name__}: {_short(message) or 'no message'}"
 
 

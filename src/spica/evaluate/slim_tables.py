@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Part of every copy's name: a copy made by another version of this module is not used.
-FORMAT: Final = 1
+FORMAT: Final = 3
 
 #: Columns by table that the runtime looks up exactly, with the operation fields that hold their values.
-#: ``*`` stands for every field that names a number format.
+#: ``*`` stands for every field that names a number format. The tables of whole attention modules are left
+#: alone: the runtime takes rows of other architectures there, and cutting them changed results.
 EXACT_KEYS: Final[dict[str, dict[str, str]]] = {
     "gemm_perf.parquet": {"gemm_dtype": "*"},
     "context_attention_perf.parquet": {
@@ -228,9 +229,12 @@ def _matching(table: pa.Table, keys: dict[str, str], wanted: dict[str, set[str |
         values = _formats(wanted) if field == "*" else wanted.get(field, set())
         if column not in table.column_names or not values:
             continue
-        kind = table.schema.field(column).type
-        fitting = [value for value in values if isinstance(value, str) == pa.types.is_string(kind)]
-        table = table.filter(pc.is_in(table[column], pa.array(sorted(fitting, key=str), kind)))
+        data = table[column]
+        if pa.types.is_dictionary(data.type):
+            data = data.cast(data.type.value_type)
+        text = pa.types.is_string(data.type) or pa.types.is_large_string(data.type)
+        fitting = [value for value in values if isinstance(value, str) == text]
+        table = table.filter(pc.is_in(data, pa.array(sorted(fitting, key=str), data.type)))
     return table
 
 

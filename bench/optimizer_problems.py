@@ -1,9 +1,8 @@
 """Problems to compare optimizers on: shaped like deployment searches, cheap to evaluate, deterministic.
 
 A latent point is projected onto a valid deployment, as in a sweep: many points are the same candidate,
-router knobs are inert under round robin, and some deployments cannot run at all. The formulas are invented; only the
-shape of the landscape is meant to be realistic. A truth table, written by an exhaustive run of the real replay,
-is a problem too.
+router knobs are inert under round robin, and some deployments cannot run at all. The formulas are invented;
+only the shape of the landscape is meant to be realistic. A truth table of the real replay is a problem too.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +40,11 @@ class Problem:
     objectives: tuple[Objective, ...]
     evaluate: Callable[[Values], Labels]
     canonical: Callable[[Values], Values] | None = None
+    named: Callable[[Values], str] | None = None
 
     def identity(self, values: Values) -> str:
+        if self.named is not None:
+            return self.named(values)
         point = values if self.canonical is None else self.canonical(values)
         return json.dumps(dict(point), sort_keys=True)
 
@@ -119,7 +120,7 @@ def _reuse(v: Values) -> float:
 
 def _prefill_rate(size: int, tokens: float, fast: bool) -> float:
     chunk = 1 - math.exp(-tokens / (2500.0 * size))
-    return (9000.0 if fast else 8200.0) * size**0.86 * chunk
+    return float((9000.0 if fast else 8200.0) * size**0.86 * chunk)
 
 
 def _decode_rate(size: int, batch: float, fast: bool) -> tuple[float, float]:
@@ -268,35 +269,20 @@ def synthetic() -> tuple[Problem, ...]:
     return tuple(p for pareto in both for p in (_disagg(32, pareto), _agg(16, pareto), _rough(pareto)))
 
 
-def truth_table(path: Path) -> Problem:
-    """A problem from ``{"objectives": [{"name", "maximize"}], "rows": [{"values", "labels"}]}``.
+def measured(name: str) -> Problem:
+    """A problem whose every candidate was measured by the real replay (``bench/truth_table.py``)."""
+    from spica.prepare import scoring_of_goal
+    from truth_table import TRUTH, load_problem
 
-    A bare list of rows is maximised. Points that are not in the table have no score.
-    """
-    loaded = json.loads(path.read_text())
-    rows = loaded["rows"] if isinstance(loaded, dict) else loaded
-    scores = {json.dumps(r["values"], sort_keys=True): r["labels"] for r in rows}
-    count = next(len(r["labels"]) for r in rows if r["labels"] is not None)
-    given = loaded.get("objectives") if isinstance(loaded, dict) else None
-    objectives = (
-        tuple(Objective(o["name"], o.get("maximize", True)) for o in given)
-        if given
-        else tuple(Objective(f"objective{i}") for i in range(count))
+    problem = load_problem(name)
+    rows = json.loads((TRUTH / f"{name}.json").read_text())["rows"]
+    scores = {row["key"]: None if row["labels"] is None else tuple(row["labels"]) for row in rows}
+    branch = problem.branch
+    return Problem(
+        name,
+        branch.parameters,
+        scoring_of_goal(problem.prepared.config).objectives,
+        lambda values: scores[branch.identity(values)],
+        branch.canonical,
+        branch.identity,
     )
-    parameters: list[Parameter] = []
-    constants: dict[str, Value] = {}
-    for name in rows[0]["values"]:
-        choices = sorted({r["values"][name] for r in rows})
-        if len(choices) == 1:
-            constants[name] = choices[0]
-        elif isinstance(choices[0], str):
-            parameters.append(CategoricalParameter(name, tuple(choices), choices[0]))
-        else:
-            log = choices[0] > 0 and choices[-1] >= 4 * choices[0]
-            parameters.append(DiscreteParameter(name, tuple(choices), choices[len(choices) // 2], log=log))
-
-    def evaluate(values: Values) -> Labels:
-        labels = scores.get(json.dumps({**values, **constants}, sort_keys=True))
-        return None if labels is None else tuple(labels)
-
-    return Problem(path.stem, tuple(parameters), objectives, evaluate)

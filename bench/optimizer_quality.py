@@ -4,9 +4,9 @@
 
 Every method is charged for distinct candidates alone: a suggestion that decodes to a candidate measured
 before is answered from memory. optuna is told after every single suggestion, the optimizer here only after
-batches of eight. A trial without a score is told to optuna as the worst score so far: told as failed, it would
-not learn from it. Scores: the best value so far as a share of the best known (one objective), or the dominated
-hypervolume as a share of that of everything any method found (two).
+batches of four. A trial without a score is told to optuna as the worst score so far: told as failed, it would
+not learn from it. Scores: the best value so far as a share of the best known (one objective), or the area
+dominated so far as a share of what everything any method found dominates (two).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer_problems import Labels, Problem, synthetic, truth_table
+from optimizer_problems import Labels, Problem, measured, synthetic
 from spica.optimize import (
     CategoricalParameter,
     DiscreteParameter,
@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 
 HERE = Path(__file__).parent
 CHECKPOINTS = (16, 32, 64, 160)
-BATCH = 8
+BATCH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +193,53 @@ def best_known(problem: Problem, traces: Sequence[Trace], samples: int = 20_000)
     return np.concatenate(pieces)
 
 
-def score(problem: Problem, trace: Trace, known: Array, checkpoint: int) -> float:
-    """1 is the best known; 0 a median sample (one objective) or nothing (hypervolume)."""
-    points = scored(trace.labels[:checkpoint], len(problem.objectives))
-    if known.shape[1] == 1:
-        low, high = float(np.median(known)), float(known.max())
-        return (float(points.max()) - low) / (high - low) if len(points) else 0.0
-    reference = np.quantile(known, 0.25, axis=0)
-    return hypervolume(points, reference) / hypervolume(known, reference)
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What 0 and 1 mean on a problem: a median sample and the best known (one objective), or nothing and the
+    area that all known points dominate above their lower quartiles (two)."""
+
+    low: Array
+    high: float
+
+    @classmethod
+    def of(cls, known: Array) -> Scale:
+        if known.shape[1] == 1:
+            return cls(np.median(known, axis=0), float(known.max()))
+        reference = np.quantile(known, 0.25, axis=0)
+        return cls(reference, hypervolume(known, reference))
+
+    def score(self, labels: Sequence[list[float] | None]) -> float:
+        points = scored(labels, len(self.low))
+        if len(self.low) > 1:
+            return hypervolume(points, self.low) / self.high
+        return float((points.max() - self.low[0]) / (self.high - self.low[0])) if len(points) else 0.0
 
 
-def table(problems: Sequence[Problem], traces: Sequence[Trace]) -> dict[str, dict[str, dict[str, float]]]:
-    """Mean score by problem, method and checkpoint."""
-    result: dict[str, dict[str, dict[str, float]]] = {}
-    for problem in problems:
-        known = best_known(problem, traces)
-        by_method: dict[str, dict[str, float]] = {}
-        for method in dict.fromkeys(t.method for t in traces):
-            runs = [t for t in traces if t.problem == problem.name and t.method == method]
-            if runs:
-                by_method[method] = {
-                    str(c): statistics.mean(score(problem, t, known, c) for t in runs) for c in CHECKPOINTS
-                }
-        result[problem.name] = by_method
+def table(problem: Problem, traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
+    """Mean score by method and checkpoint."""
+    scale = Scale.of(best_known(problem, traces))
+    result: dict[str, dict[str, float]] = {}
+    for method in dict.fromkeys(t.method for t in traces):
+        runs = [t for t in traces if t.method == method]
+        reached = [c for c in CHECKPOINTS if c <= max(len(t.labels) for t in runs)]
+        result[method] = {str(c): statistics.mean(scale.score(t.labels[:c]) for t in runs) for c in reached}
     return result
+
+
+def milliseconds(traces: Sequence[Trace]) -> float:
+    """Mean time of a suggestion, the first call of a process (imports, compilation) included."""
+    one_by_one = traces[0].method in ("tpe", "nsga2")
+    calls = [s for t in traces for s in t.ask_seconds]
+    return 1000 * statistics.mean(calls) / (1 if one_by_one else BATCH)
+
+
+def print_table(name: str, means: dict[str, dict[str, float]], spent: dict[str, float]) -> None:
+    print(f"\n{name:18}" + "".join(f"{c:>9}" for c in CHECKPOINTS) + "   ms per suggestion", flush=True)
+    for method, at in means.items():
+        print(
+            f"  {method:16}" + "".join(f"{v:9.4f}" for v in at.values()) + f"   {spent[method]:8.1f}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -225,33 +248,33 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--budget", type=int, default=160)
-    parser.add_argument("--problems", default="")
+    parser.add_argument("--problems", default="", help="comma-separated; default: the six synthetic ones")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "optimizer_quality.json")
     options = parser.parse_args()
-    problems = [*synthetic(), *(truth_table(p) for p in sorted((HERE / "truth").glob("*.json")))]
-    if options.problems:
-        problems = [p for p in problems if p.name in options.problems.split(",")]
-    traces = []
-    for problem in problems:
-        for method in options.methods.split(","):
-            for seed in range(options.seeds):
-                traces.append(METHODS[method](problem, seed, options.budget))
-    means = table(problems, traces)
-    for name, by_method in means.items():
-        print(f"\n{name:18}" + "".join(f"{c:>9}" for c in CHECKPOINTS) + "   ms per suggestion")
-        for method, at in by_method.items():
-            spent = [s for t in traces if t.problem == name and t.method == method for s in t.ask_seconds]
-            asked = len(spent) * (1 if method in ("tpe", "nsga2") else BATCH)
-            milliseconds = 1000 * sum(spent) / asked
-            print(f"  {method:16}" + "".join(f"{v:9.4f}" for v in at.values()) + f"   {milliseconds:8.1f}")
+    invented = {p.name: p for p in synthetic()}
+    names = options.problems.split(",") if options.problems else list(invented)
+    result = json.loads(options.out.read_text()) if options.out.exists() else {}
+    for name in names:
+        problem = invented[name] if name in invented else measured(name)
+        traces = [
+            METHODS[method](problem, seed, options.budget)
+            for method in options.methods.split(",")
+            for seed in range(options.seeds)
+        ]
+        means = table(problem, traces)
+        spent = {m: milliseconds([t for t in traces if t.method == m]) for m in means}
+        print_table(name, means, spent)
+        result[name] = {
+            "seeds": options.seeds,
+            "batch": BATCH,
+            "mean_score": means,
+            "ms_per_suggestion": spent,
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"\npeak memory {peak} MiB")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(
-        json.dumps({"seeds": options.seeds, "batch": BATCH, "peak_mib": peak, "means": means}, indent=1)
-        + "\n"
-    )
 
 
 if __name__ == "__main__":

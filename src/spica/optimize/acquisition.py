@@ -67,9 +67,13 @@ def expected_excess(mean: Array, deviation: Array, level: Array) -> Array:
 
 def non_dominated(points: Array) -> Array:
     """The rows of ``(n, k)`` that no other row dominates (as good in all, better in one), without repeats."""
-    unique = np.unique(points, axis=0)
-    keep = [not np.any(np.all(unique >= p, axis=1) & np.any(unique > p, axis=1)) for p in unique]
-    return np.asarray(unique[np.array(keep, dtype=bool)])
+    left = np.unique(points, axis=0)[::-1]
+    front = []
+    while len(left):
+        # In descending order of columns the first one left cannot be dominated by a later one.
+        front.append(left[0])
+        left = left[(left > left[0]).any(axis=1)]
+    return np.array(front[::-1], dtype=np.float64).reshape(len(front), points.shape[1])
 
 
 def expected_hypervolume_gain(means: Array, deviations: Array, front: Array, reference: Array) -> Array:

@@ -24,8 +24,8 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "throughput_per_gpu": Measure("output throughput per GPU", "tok/s/GPU"),
     "throughput_per_user": Measure("output speed per user", "tok/s/user"),
     "e2e_latency": Measure("mean end-to-end latency", "ms"),
-    "goodput": Measure("goodput", "tok/s"),
-    "goodput_per_gpu": Measure("goodput per GPU", "tok/s/GPU"),
+    "goodput": Measure("goodput", "good tok/s"),
+    "goodput_per_gpu": Measure("goodput per GPU", "good tok/s/GPU"),
 }
 
 
@@ -35,7 +35,7 @@ def number(value: float | None) -> str:
         return "-"
     if not math.isfinite(value):
         return "inf" if value > 0 else ("-inf" if value < 0 else "nan")
-    if value == 0:
+    if abs(value) < 5e-7:  # six decimals are the most that is shown
         return "0"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(digits, 6)}f}"

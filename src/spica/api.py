@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
-from spica.config.load import config_from_mapping, dump_resolved, dump_yaml, load_config
+from spica.config.load import LoadedConfig, config_from_mapping, dump_resolved, dump_yaml, load_config
 from spica.errors import InputError, LedgerError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
@@ -76,12 +76,13 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A configuration with the text it came from and what was accepted with a change."""
+    """A configuration with the text it came from, what was accepted with a change, and its file if any."""
 
     config: SmartSearchConfig
     name: str
     text: str
     warnings: tuple[str, ...] = ()
+    loaded: LoadedConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,14 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
         if not (options.resume / CONFIG_FILE).exists():
             write_text(options.resume / CONFIG_FILE, dump_yaml(_recorded_config(recorded)))
         loaded = load_config(options.resume / CONFIG_FILE, options.overrides)
-        return _seeded(Source(loaded.config, options.resume.name, text, loaded.warnings), options.seed)
+        return _seeded(
+            Source(loaded.config, options.resume.name, text, loaded.warnings, loaded), options.seed
+        )
     if isinstance(config, str | Path):
         loaded = load_config(config, options.overrides)
-        return _seeded(Source(loaded.config, loaded.path.stem, loaded.text, loaded.warnings), options.seed)
+        return _seeded(
+            Source(loaded.config, loaded.path.stem, loaded.text, loaded.warnings, loaded), options.seed
+        )
     if options.overrides:
         raise InputError(Problem("overrides need a configuration file", remedy="change the values instead"))
     made = config if isinstance(config, SmartSearchConfig) else config_from_mapping(config)
@@ -164,7 +169,7 @@ def _seeded(source: Source, seed: int | None) -> Source:
         return source
     sweep = source.config.sweep.model_copy(update={"random_seed": seed})
     config = source.config.model_copy(update={"sweep": sweep})
-    return Source(config, source.name, source.text, source.warnings)
+    return replace(source, config=config)
 
 
 def run(source: Source, options: RunOptions, observer: SweepObserver, stop: StopFlag | None = None) -> Run:
@@ -175,6 +180,8 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         observer.on_event(Warned(warning))
     began = time.monotonic()
     with ExitStack() as stack:
+        if source.loaded is not None:
+            stack.enter_context(source.loaded.locating())
         stack.enter_context(terminate_as_interrupt())
         folder = stack.enter_context(_folder(source, options))
         ledger = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spica.branches import Branch, BranchPlan, build_branches, kept_policies, predictor_settings
 from spica.config import SmartSearchConfig
+from spica.errors import Problem, TraceError, nearest
 from spica.evaluate.capabilities import runner_pairs
 from spica.evaluate.planner_config import validate_planner_fields
 from spica.facts import model_facts
@@ -48,6 +50,7 @@ def read_workload_trace(config: SmartSearchConfig) -> Trace | None:
         return None
     from spica.traces.load import load_for_replay
 
+    _check_there(Path(workload.trace_path))
     limit = config.search_space.context_length or model_facts(config.search_space.model_name).context_length
     return load_for_replay(
         workload.trace_path,
@@ -55,6 +58,23 @@ def read_workload_trace(config: SmartSearchConfig) -> Trace | None:
         context_length=limit,
         over_context=workload.over_context,
     )
+
+
+def _check_there(path: Path) -> None:
+    """TraceError, with the setting and the file of the nearest name, when there is no such file."""
+    with suppress(OSError, ValueError):  # what cannot be looked up, the reader refuses with its reason
+        if path.exists():
+            return
+        siblings = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
+        near = nearest(path.name, siblings)
+        raise TraceError(
+            Problem(
+                f"no such file: {path}",
+                "workload.trace_path",
+                suggestion=str(path.parent / near) if near else "",
+                remedy="a relative path starts at the folder of the YAML, in --set at the current one",
+            )
+        )
 
 
 def choose_predictors(

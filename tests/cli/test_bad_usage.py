@@ -192,3 +192,55 @@ def test_version_names_the_stack(spica: Spica) -> None:
     done = spica("--version")
     assert done.code == 0
     assert "ai-dynamo 1.6.1" in done.out
+
+
+@pytest.mark.parametrize("command", ["check", "sweep"])
+def test_unknown_names_are_told_together_with_their_lines(spica: Spica, command: str, tmp_path: Path) -> None:
+    config, out = tmp_path / "c.yaml", tmp_path / "run"
+    config.write_text(
+        "search_space:\n"
+        "  hardware_sku: h200\n"
+        "  model_name: Qwen/Qwen3-32\n"
+        "workload: {isl: 300, osl: 30, concurrency: 4, num_request_ratio: 1}\n"
+    )
+    arguments: list[str | Path] = ["sweep", config, "--out", out] if command == "sweep" else [command, config]
+    done = spica(*arguments)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    told = done.err  # a sweep says before what it is at
+    assert f"{config}:3: search_space.model_name: unknown model 'Qwen/Qwen3-32'" in told
+    assert f"{config}:2: search_space.hardware_sku: unknown SKU 'h200'" in told
+    assert "did you mean 'Qwen/Qwen3-32B'?" in told
+    assert "did you mean 'h200_sxm'?" in told
+    assert not out.exists()
+
+
+def test_pins_and_lengths_have_their_place(spica: Spica, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "search_space:\n"
+        "  model_name: Qwen/Qwen3-32B\n"
+        "  hardware_sku: h200_sxm\n"
+        "  deployment_mode: [agg]\n"
+        "  parallel_configs:\n"
+        "    - {tp: 2}\n"
+        "    - {tp: 3}\n"
+        "workload: {isl: 300, osl: 30, concurrency: 4, num_request_ratio: 1}\n"
+    )
+    assert f"{config}:7: search_space.parallel_configs[1]: " in refused(spica, "check", config)
+    told = refused(spica, "check", config, "--set", "workload.isl=50000")
+    assert told.startswith("error: --set: workload.isl: ")
+
+
+def test_trace_that_is_not_there(spica: Spica, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("")
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "search_space: {model_name: Qwen/Qwen3-32B, hardware_sku: h200_sxm}\n"
+        "workload:\n"
+        "  trace_path: mime.jsonl\n"
+    )
+    for command in ("check", "predictors"):
+        told = refused(spica, command, config)
+        assert told.startswith(f"error: {config}:3: workload.trace_path: no such file: {tmp_path}/mime.jsonl")
+        assert f"did you mean '{tmp_path}/mine.jsonl'?" in told

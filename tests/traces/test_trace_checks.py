@@ -203,7 +203,7 @@ def test_requests_beyond_the_context_are_refused_or_dropped_and_counted(tmp_path
     with pytest.raises(TraceError) as caught:
         load_for_replay(path, "mooncake", context_length=1024)
     assert f"{path}:3: needs 1000 + 25 = 1025 tokens" in str(caught.value)
-    assert "drop these 2 of 4 requests" in str(caught.value)
+    assert "leave out these 2 of 4 requests (workload.over_context: drop)" in str(caught.value)
     kept = load_for_replay(path, "mooncake", context_length=1024, over_context="drop")
     assert [r.line for r in kept.requests] == [1, 2]
     assert (kept.notes[-1].kind, kept.notes[-1].count) == ("dropped", 2)

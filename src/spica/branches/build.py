@@ -20,6 +20,7 @@ from spica.branches.knobs import ROLES, BranchKnobs, branch_knobs, dead_knobs
 from spica.branches.model import BackendSummary, Dropped, RejectedPool
 from spica.branches.pools import Components, ModePools, RunnerPairs, nothing_viable, pools_of_mode
 from spica.config import SearchSpace, SmartSearchConfig, Workload
+from spica.errors import NoPerfDatabase, Problem
 from spica.evaluate.protocol import PlannerTarget, Traffic
 from spica.facts import ModelFacts
 from spica.parallel.pool import union_of
@@ -68,8 +69,7 @@ def build_branches(
     """
     components = components or Components()
     space, workload = config.search_space, config.workload
-    model = components.model(space.model_name)
-    components.sku(space.hardware_sku)
+    model = _known_model(space, components)
     check_lengths(config, model.context_length)
     warnings = list(check_estimator(workload, components.estimator()))
     policies = kept_policies(config)
@@ -144,6 +144,23 @@ def _branch(setting: _Setting, found: ModePools) -> Branch:
         planner_target=setting.config.goal.planner_optimization_target,
         traffic_of=_traffic_of(workload, setting.trace),
     )
+
+
+def _known_model(space: SearchSpace, components: Components) -> ModelFacts:
+    """The model's facts. NoPerfDatabase names the model, the SKU, or both when both are unknown."""
+    problems: list[Problem] = []
+    model = None
+    try:
+        model = components.model(space.model_name)
+    except NoPerfDatabase as error:
+        problems += error.problems
+    try:
+        components.sku(space.hardware_sku)
+    except NoPerfDatabase as error:
+        problems += error.problems
+    if model is None or problems:
+        raise NoPerfDatabase(problems)
+    return model
 
 
 def _attention_formats(

@@ -18,7 +18,8 @@ from spica.report.space import space_json, space_view
 def check_command(path: Path, overrides: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     """Load, enumerate and show; nothing is replayed. The exit code."""
     loaded = load_config(path, overrides)
-    prepared = prepare(loaded.config)
+    with loaded.locating():
+        prepared = prepare(loaded.config)
     warnings = (*loaded.warnings, *prepared.warnings)
     if as_json:
         document = space_json(prepared.plan)

@@ -25,7 +25,8 @@ def predictors_command(
     loaded = load_config(path, overrides)
     for warning in loaded.warnings:
         err().print(Text(f"warning: {warning}", style="yellow"))
-    trace = read_workload_trace(loaded.config)
+    with loaded.locating():
+        trace = read_workload_trace(loaded.config)
 
     def progress(done: int, total: int) -> None:
         err().print(f"{done}/{total} predictors scored", end="\r" if err().is_terminal else "\n")

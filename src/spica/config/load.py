@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from spica.config.model import SmartSearchConfig
 from spica.config.settings import SETTINGS
 from spica.config.values import shown
 from spica.config.yaml_tree import YamlTree, parse, parse_value, read_text
-from spica.errors import ConfigError, Problem, nearest
+from spica.errors import ConfigError, InputError, Problem, nearest
 
 __all__ = ["LoadedConfig", "config_from_mapping", "dump_resolved", "dump_yaml", "load_config"]
 
@@ -28,6 +29,27 @@ class LoadedConfig:
     path: Path
     warnings: tuple[str, ...]
     text: str
+    tree: YamlTree
+    overridden: frozenset[str] = frozenset()
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """While inside, an InputError that names a setting but no place gets its ``file:line`` or ``--set``.
+
+        For what shows only when the facts are read: unknown models and SKUs, pins, lengths, traces.
+        """
+        try:
+            yield
+        except InputError as error:
+            located = [self._placed(problem) for problem in error.problems]
+            if located == list(error.problems):
+                raise
+            raise type(error)(located) from error
+
+    def _placed(self, problem: Problem) -> Problem:
+        if problem.where or problem.key.partition(".")[0] not in _TOP:
+            return problem
+        return _located(problem, self.tree, self.overridden)
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -59,7 +81,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig
     if problems:
         raise ConfigError(_capped(problems, str(path)))
     warnings = tuple(str(_located(notice, tree, given)) for notice in notices.found)
-    return LoadedConfig(config, path, warnings, text)
+    return LoadedConfig(config, path, warnings, text, tree, frozenset(given))
 
 
 def _capped(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
@@ -163,7 +185,7 @@ def _put(raw: dict[str, object], key: str, value: object) -> Problem | None:
     return None
 
 
-def _located(problem: Problem, tree: YamlTree, given: set[str]) -> Problem:
+def _located(problem: Problem, tree: YamlTree, given: Collection[str]) -> Problem:
     """The problem with ``file:line``, or with the override that caused it."""
     key = problem.key
     while key:

@@ -25,7 +25,10 @@ def _over_problems(trace: Trace, over: list[Request], context_length: int) -> li
     if len(over) > SHOWN:
         problems.append(Problem(f"and {len(over) - SHOWN} more requests", where=trace.source))
     last = problems[-1]
-    remedy = f"drop these {len(over)} of {len(trace)} requests, or raise context_length"
+    remedy = (
+        f"leave out these {len(over)} of {len(trace)} requests (workload.over_context: drop), "
+        "or raise search_space.context_length"
+    )
     problems[-1] = Problem(last.message, last.key, last.where, remedy=remedy)
     return problems
 

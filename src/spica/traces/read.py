@@ -109,7 +109,7 @@ def _format_of(path: Path, given: TraceFormat | None) -> TraceFormat:
     for name, score in scores.items():
         if score >= 0.99 and name != given and scores.get(given, 0.0) < 0.5:
             problem = Problem(
-                f"is not a {given} trace: it looks like {name}",
+                f"is not {'an' if given == 'azure' else 'a'} {given} trace: it looks like {name}",
                 where=str(path),
                 key="trace_format",
                 suggestion=name,

@@ -57,7 +57,7 @@ class SynthSpec:
 
 
 _RANGES: Final[dict[str, tuple[float, float, str]]] = {
-    "rate": (1e-6, 1e5, "requests per second, up to 100000"),
+    "rate": (1e-6, 1e5, "requests per second, above 0, at most 100000"),
     "duration": (1e-3, 1e9, "seconds, > 0"),
     "isl": (1, 1e6, "tokens, 1 to 1000000"),
     "osl": (1, 1e6, "tokens, 1 to 1000000"),

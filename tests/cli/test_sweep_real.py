@@ -21,8 +21,14 @@ THROUGHPUT = 2746.464
 TTFT_MS = 769.723
 
 
+def _workers() -> set[int]:
+    """The worker processes below this one; other tests of the session may keep some of their own."""
+    children = psutil.Process().children(recursive=True)
+    return {child.pid for child in children if "spica" in " ".join(child.cmdline())}
+
+
 def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
+    run, before = tmp_path / "run", _workers()
     done = spica("sweep", config, "--out", run, "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
@@ -51,7 +57,7 @@ def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path)
     pinned = spica("check", run / "deploy" / "rank-1" / "repin.yaml")
     assert pinned.code == 0, pinned.err
     assert "a single candidate" in pinned.out
-    assert [p for p in psutil.Process().children(recursive=True) if "spica" in " ".join(p.cmdline())] == []
+    assert _workers() <= before
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -140,7 +140,8 @@ def test_twenty_random_faults_in_a_sweep_of_sixty_trials(
     assert len(whole.witness.seen) == 60
     with small_disk(tmp_path / "disk", megabytes=16) as mounted:
         scene = Scene.make(tmp_path, tmp_path / "disk" / "run", "[agg, disagg]", 2, 15)
-        faults: list[Fault] = [kill_main] * 7 + [interrupt] * 2 + [limit_files]
+        kinds: tuple[Fault, ...] = (*[kill_main] * 7, *[interrupt] * 2, limit_files)
+        faults = list(kinds)
         faults += [fill_disk if mounted else limit_files] * 2
         dice.shuffle(faults)
         done = [spoil(scene, fault, dice) for fault in faults]

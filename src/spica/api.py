@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +51,8 @@ from spica.versions import stack_versions
 #: A study's first suggestions are space-filling, and need no model.
 SEEDS: Final = 8
 _TRACE_DIGEST: Final = "trace_sha256"
+_WARM_UP: Final = "spica-warm-up"
+_COMPILE_SECONDS: Final = 60.0
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
 
@@ -125,7 +127,9 @@ def run_smart_search(
         resume=None if resume is None else Path(resume),
         force=force,
     )
-    return run(source_of(config, options), options, observer or Silent()).result
+    result = run(source_of(config, options), options, observer or Silent()).result
+    _let_warm_up_end()
+    return result
 
 
 def source_of(config: Config | None, options: RunOptions) -> Source:
@@ -194,7 +198,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source)))
         with writing_in(folder):
             write_beginning(folder, config, plan)
-        warming = _warm_up(inputs)
+        _warm_up(inputs)
         stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         result = run_sweep(
             inputs,
@@ -209,9 +213,6 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         with writing_in(folder):
             write_summary(folder, result)
             report = write_all(folder, config)
-    if warming is not None and not result.stop:
-        with suppress(KeyboardInterrupt):
-            warming.join()  # the interpreter cannot be left in peace while the compiler is at work
     return Run(folder, result, report)
 
 
@@ -353,21 +354,26 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
     )
 
 
-def _warm_up(inputs: SweepInputs) -> threading.Thread | None:
+def _warm_up(inputs: SweepInputs) -> None:
     """Import what the reports need, and compile the optimizer's model unless the sweep is too short to use
-    one; in the background."""
+    one; in the background, and one after the other: both import much of the same."""
     sweep = inputs.options
-    threading.Thread(target=preload, name="spica-preload", daemon=True).start()
-    if sweep.max_rounds * sweep.candidates_per_round <= SEEDS:
-        return None
+    compiles = sweep.max_rounds * sweep.candidates_per_round > SEEDS
 
-    def compile_models() -> None:
-        for branch in inputs.branches:
+    def work() -> None:
+        preload()
+        for branch in inputs.branches if compiles else ():
             warm_up(inputs.study(branch))
 
-    thread = threading.Thread(target=compile_models, name="spica-warm-up", daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=work, name=_WARM_UP, daemon=True).start()
+
+
+def _let_warm_up_end() -> None:
+    """Wait a little for the compiler, in which a script's interpreter would be taken down at its end. The
+    command line need not wait, see ``spica.commands.guard.leave``."""
+    for thread in threading.enumerate():
+        if thread.name == _WARM_UP:
+            thread.join(_COMPILE_SECONDS)
 
 
 def report_run(folder: Path) -> RunReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import resource
 import signal
@@ -45,7 +46,18 @@ class Sweep:
     errors: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        command = [sys.executable, "-c", _PROGRAM, "sweep", *self.arguments, "--json", "--jobs", "2"]
+        command = [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-c",
+            _PROGRAM,
+            "sweep",
+            *self.arguments,
+            "--json",
+            "--jobs",
+            "2",
+        ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -73,10 +85,14 @@ class Sweep:
         return self.process.poll() is None
 
     def wait(self) -> int:
-        """The exit code, once all output is there."""
+        """The exit code, once all output is there. A sweep that hangs is made to print its stacks."""
+        deadline = time.monotonic() + PATIENCE
         while self.alive():
             self.workers()
             time.sleep(0.05)
+            if time.monotonic() > deadline:
+                self.process.send_signal(signal.SIGABRT)
+                deadline = math.inf
         for reader in self._readers:
             reader.join()
         assert self.process.stdout is not None

@@ -29,6 +29,8 @@ from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Task
 WATCH_SECONDS: Final = 0.2
 #: How long a new worker may take to import the replay (seconds; about 2 warm, 10 on a cold disk).
 START_SECONDS: Final = 180.0
+#: How often a worker that is killed while it starts is started.
+START_ATTEMPTS: Final = 3
 #: Below this cap on a replay, what it needs is loaded before its clock starts (seconds; loading takes 2 to
 #: 10, more on a busy machine).
 COLD_SECONDS: Final = 120.0
@@ -126,24 +128,36 @@ class WorkerProcess:
         return SlimTables(None, f"it took more than {TABLES_SECONDS:.0f} s")
 
     def ensure_ready(self) -> None:
-        """Start the process if it does not run, and wait for its imports."""
+        """Start the process if it does not run, and wait for its imports; StackError when they fail.
+
+        One that is killed meanwhile is started again, up to twice: that says nothing about the stack.
+        """
         if self._process is not None and self._process.poll() is not None:
             self.stop()
         if self._ready:
             return
-        try:
-            if self._process is None:
-                with self._starting:
-                    self._start()
-            message = self._receive(START_SECONDS)
-        except WorkerGone as gone:
-            self.stop()
-            raise StackError(f"a worker process did not start ({gone})", remedy=self._see_log()) from gone
+        message: object = None
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            try:
+                message = self._first_message()
+                break
+            except WorkerGone as gone:
+                self.stop()
+                if attempts_left and gone.status == -signal.SIGKILL and not self._closed:
+                    continue
+                raise StackError(f"a worker process did not start ({gone})", remedy=self._see_log()) from gone
         if not isinstance(message, Ready) or message.problem:
             self.stop()
             problem = message.problem if isinstance(message, Ready) else f"it took over {START_SECONDS:.0f} s"
             raise StackError(f"the replay cannot be loaded: {problem}", remedy=self._see_log())
         self._ready = True
+
+    def _first_message(self) -> object:
+        """Start the process if need be, and wait for what it says once it has its imports."""
+        if self._process is None:
+            with self._starting:
+                self._start()
+        return self._receive(START_SECONDS)
 
     def retire(self) -> None:
         """Kill the worker for good: it is not started again, also by a thread that was about to."""

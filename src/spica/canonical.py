@@ -157,7 +157,6 @@ def planner_by_thresholds(sample: Sample, traffic: Traffic, menu: Menu) -> Sampl
     return replace(sample, planner=replace(sample.planner, scaling=standing))
 
 
-
 Rule = Callable[[Sample, Traffic, Menu], Sample]
 
 RULES: Final[tuple[Rule, ...]] = (

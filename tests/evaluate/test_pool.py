@@ -91,7 +91,7 @@ def test_a_killed_worker_costs_one_trial(worker: WorkerProcess) -> None:
     assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
     idle = _pid(worker)
     os.kill(idle, signal.SIGKILL)
-    assert _wait(lambda: _gone(idle))
+    assert _wait(lambda: worker.pid is None)
     assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
 
 

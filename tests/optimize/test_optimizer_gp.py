@@ -188,43 +188,6 @@ def test_the_posterior_is_that_of_a_matern_process() -> None:
     np.testing.assert_allclose(covariance, kernel[20:, 20:] - gain @ kernel[:20, 20:], atol=1e-5)
 
 
-def test_the_fit_finds_a_bounded_minimum_from_the_better_start() -> None:
-    import jax
-
-    from spica.optimize.ard import FlatLbfgsB
-
-    def loss(params: dict[str, jax.Array]) -> tuple[jax.Array, dict[str, float]]:
-        # (x^2 - 1)^2 + x / 4 has a poor minimum near 0.93 and a good one near -1.03; y goes to its bound.
-        x, y = params["x"], params["y"]
-        return (x**2 - 1) ** 2 + x / 4 + ((y - 5) ** 2).sum(), {}
-
-    class Constraints:
-        bounds = ({"x": None, "y": 0.0}, {"x": None, "y": np.array([2.0, 9.0])})
-
-    starts = {"x": np.array([0.9, -0.5]), "y": np.array([[1.0, 1.0], [1.0, 1.0]])}
-    best, metrics = FlatLbfgsB(60)(
-        starts, jax.tree_util.Partial(loss), None, constraints=Constraints(), best_n=1
-    )
-    roots = np.roots([4, 0, -4, 0.25])
-    assert best["x"][0] == pytest.approx(min(roots.real), abs=1e-4)
-    np.testing.assert_allclose(best["y"][0], [2.0, 5.0], atol=1e-4)
-    assert metrics["loss"].shape == (1, 2)
-    assert metrics["loss"][0, 0] > metrics["loss"][0, 1]
-
-
-def test_marginals_are_the_diagonal_of_the_joint() -> None:
-    from spica.optimize.sampling import quasi_random
-    from spica.optimize.vizier_gp import Surrogate
-
-    space = Space(mixed())
-    features = space.features(quasi_random(space, 60, 3))
-    posterior = Surrogate().fit(space.features(quasi_random(space, 12, 4)), np.linspace(-1, 1, 12), seed=0)
-    mean, variance = posterior.marginal(features)
-    joint_mean, covariance = posterior.joint(features)
-    np.testing.assert_allclose(mean, joint_mean, atol=1e-9)
-    np.testing.assert_allclose(variance, np.diag(covariance), atol=1e-9)
-
-
 def test_two_objectives_reach_the_front() -> None:
     study = mixed(1, objectives=2)
     asked = run(make_optimizer(study), study, rounds=5, batch=8)

@@ -142,7 +142,7 @@ def test_a_sweep_of_sixty_trials_survives_twelve_random_faults(tmp_path: Path) -
         faults = list(kinds)
         faults += [fill_disk if mounted else limit_files] * 2
         dice.shuffle(faults)
-        done = [spoil(scene, fault, dice) for fault in faults]
+        done = [spoil(scene, fault, dice, len(faults) - n) for n, fault in enumerate(faults)]
         scene.finish()
         assert answer(scene.run) == answer(whole.run)
         assert len(scene.witness.seen) == 60
@@ -159,13 +159,15 @@ def test_a_sweep_of_sixty_trials_loses_at_most_a_trial_per_killed_worker(tmp_pat
     print(f"\n8 workers killed, {lost} trials lost, {feasible} candidates measured")
 
 
-def spoil(scene: Scene, fault: Fault, dice: random.Random) -> tuple[str, int]:
-    """Start or continue the sweep and let ``fault`` strike 1 to 5 trials later (a kill: also before any)."""
+def spoil(scene: Scene, fault: Fault, dice: random.Random, left: int) -> tuple[str, int]:
+    """Start or continue the sweep and let ``fault`` strike up to 5 trials later (a kill: also before any), so
+    that enough trials remain for the faults that are ``left``."""
     sweep = scene.start()
     first = 0 if fault is kill_main else 1
-    assert scene.until(sweep, dice.randint(first, 5)), sweep.err
+    most = (60 - len(scene.witness.seen)) // left - 2
+    assert scene.until(sweep, dice.randint(first, max(1, min(5, most)))), sweep.err
     if fault is kill_main:
-        time.sleep(dice.uniform(0.0, 2.0))
+        time.sleep(dice.uniform(0.0, 0.5))
     before = trial_count(scene.run)
     fault(scene, sweep)
     return fault.__name__, before

@@ -274,3 +274,18 @@ def test_predictors_are_looked_up_by_the_throughput_interval() -> None:
     assert predictor("load_180_5") is None
     assert predictor("disabled") is None
     assert found.planner_target == "sla"
+
+
+def test_one_gpu_workers_of_a_mixture_of_experts_are_named_as_left_to_pins() -> None:
+    said = [d for d in plan(config(), Fake(moe=True)).dropped if d.kind == "shape"]
+    assert [d.what for d in said] == ["one-GPU worker (tp 1)"]
+    assert "parallel_configs" in said[0].reason
+    pinned = config({"deployment_mode": ["agg"], "parallel_configs": [{"tp": 1}]})
+    for cfg, fake in ((config(), Fake(moe=False)), (pinned, Fake(moe=True))):
+        assert not [d for d in plan(cfg, fake).dropped if d.kind == "shape"]
+
+
+def test_a_setting_the_replay_has_no_place_for_is_said() -> None:
+    space = {"num_g2_blocks": 1000, "kv_bytes_per_token": 1024, "offload_batch_size": 8}
+    assert any("offload_batch_size 8" in warning for warning in plan(config(space)).warnings)
+    assert not any("offload" in warning for warning in plan(config()).warnings)

@@ -21,6 +21,7 @@ from spica.branches.model import BackendSummary, Dropped, RejectedPool
 from spica.branches.pools import Components, ModePools, RunnerPairs, nothing_viable, pools_of_mode
 from spica.config import SearchSpace, SmartSearchConfig, Workload
 from spica.errors import NoPerfDatabase, Problem
+from spica.evaluate.engine_args import ignored_settings
 from spica.evaluate.protocol import PlannerTarget, Traffic
 from spica.facts import ModelFacts
 from spica.parallel.pool import union_of
@@ -71,7 +72,7 @@ def build_branches(
     space, workload = config.search_space, config.workload
     model = _known_model(space, components)
     check_lengths(config, model.context_length)
-    warnings = list(check_estimator(workload, components.estimator()))
+    warnings = [*check_estimator(workload, components.estimator()), *ignored_settings(_kv_manager(space))]
     policies = kept_policies(config)
     if planner_validator is not None:
         target = config.goal.planner_optimization_target
@@ -83,7 +84,7 @@ def build_branches(
     formats = _attention_formats(model, space.hardware_sku, modes, components)
     warnings += [_format_note(backend, name) for backend, name in formats.items()]
     setting = _Setting(config, model, policies, predictor_winners or {}, trace, components, formats)
-    dropped = [*policies.dropped, *dead_knobs(space, policies.composites)]
+    dropped = [*policies.dropped, *dead_knobs(space, policies.composites), *_left_to_pins(space, model)]
     branches = []
     for mode in modes:
         dropped += mode.dropped
@@ -161,6 +162,14 @@ def _known_model(space: SearchSpace, components: Components) -> ModelFacts:
     if model is None or problems:
         raise NoPerfDatabase(problems)
     return model
+
+
+def _left_to_pins(space: SearchSpace, model: ModelFacts) -> tuple[Dropped, ...]:
+    """Legal shapes that enumeration never emits, so that nobody thinks they were measured."""
+    if not model.is_moe or space.parallel_configs:
+        return ()
+    reason = "the four MoE patterns start at two GPUs per worker; pin it in parallel_configs to measure it"
+    return (Dropped("shape", "one-GPU worker (tp 1)", reason),)
 
 
 def _attention_formats(

@@ -11,13 +11,14 @@ from spica.parallel.projection import Projection
 from spica.parallel.shapes import Mode
 from spica.sample import Sample
 
-DroppedKind = Literal["backend", "mode", "pair", "policy", "knob"]
+DroppedKind = Literal["backend", "mode", "pair", "policy", "knob", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """Something the configuration lists that is not searched: a backend for a mode, a whole mode, a pair of
-    backend and mode that the runner cannot replay, a scaling policy, or a knob that cannot act."""
+    backend and mode that the runner cannot replay, a scaling policy, a knob that cannot act, or a legal shape
+    that enumeration leaves to pins."""
 
     kind: DroppedKind
     what: str

@@ -71,14 +71,22 @@ def _missing(gathered: Gathered, line: int, key: str, row: Mapping[str, object])
     gathered.add(line, "missing", key=key, suggestion=near or "")
 
 
+def _present(gathered: Gathered, line: int, row: Mapping[str, object], key: str, allowed: str) -> object:
+    """The value of ``key``; None after noting that it is missing or empty."""
+    value = row.get(key)
+    if value is not None and value != "":
+        return value
+    if key in row:
+        gathered.add(line, "empty", key=key, allowed=allowed)
+    else:
+        _missing(gathered, line, key, row)
+    return None
+
+
 def read_tokens(gathered: Gathered, line: int, row: Mapping[str, object], key: str) -> int | None:
     """A token count (whole, 0 to MAX_TOKENS), also from a CSV cell. None after noting a problem."""
-    value = row.get(key)
-    if value is None or value == "":
-        if key in row:
-            gathered.add(line, "empty", key=key, allowed="a whole number of tokens")
-        else:
-            _missing(gathered, line, key, row)
+    value = _present(gathered, line, row, key, "a whole number of tokens")
+    if value is None:
         return None
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
         value = int(value.strip().partition(".")[0])
@@ -97,12 +105,8 @@ def read_tokens(gathered: Gathered, line: int, row: Mapping[str, object], key: s
 
 def read_number(gathered: Gathered, line: int, row: Mapping[str, object], key: str) -> float | None:
     """A finite number, >= 0; a text is read as in a CSV cell. None after noting a problem."""
-    value = row.get(key)
-    if value is None or value == "":
-        if key in row:
-            gathered.add(line, "empty", key=key, allowed="a number")
-        else:
-            _missing(gathered, line, key, row)
+    value = _present(gathered, line, row, key, "a number")
+    if value is None:
         return None
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)

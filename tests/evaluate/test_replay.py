@@ -26,6 +26,7 @@ from spica.evaluate.replay import ReplayOptions, requests_sent, run_replay
 from spica.evaluate.timeline import worker_seconds
 from spica.parallel.shapes import ParallelShape
 from spica.sample import Backend, EngineSettings, KvManager
+from spica.score import value
 
 pytestmark = pytest.mark.real
 
@@ -50,6 +51,18 @@ def test_the_published_numbers_bit_for_bit(evaluator: LocalEvaluator) -> None:
     assert round(first.summary["mean_ttft_ms"], 3) == 769.723
     assert first == second
     assert first.get("wall_time_ms") is None
+
+
+def test_the_known_optima_of_three_goals(evaluator: LocalEvaluator) -> None:
+    """Each the best of an exhaustive run over all 135 aggregated deployments on 8 GPUs."""
+    wide = replace(ENGINE, max_num_batched_tokens=32768)
+    narrow = replace(ENGINE, max_num_batched_tokens=16384)
+    two = Make(shape=ParallelShape(tp=4), replicas=2, engine=wide).plan()
+    one = Make(shape=ParallelShape(tp=1), replicas=1, engine=narrow).plan()
+    fast, frugal = measure(evaluator, two, one)
+    assert round(value("throughput", fast), 2) == 3064.08
+    assert round(value("e2e_latency", fast), 2) == 6261.84
+    assert round(value("throughput_per_gpu", frugal), 2) == 679.40
 
 
 @pytest.mark.parametrize("backend", ["vllm", "sglang", "trtllm"])

@@ -49,3 +49,11 @@ else
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 fi
+
+# Importing these takes seconds without compiled bytecode, and containers often forbid writing it later.
+packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "setup: compiling to bytecode"
+for name in jax jaxlib jaxopt vizier tensorflow_probability equinox flax optax chex numpy scipy pandas pyarrow \
+    google grpc pydantic rich typer click yaml dynamo aisimulate aisimulate_core statsmodels pmdarima prophet; do
+    [ -d "$packages/$name" ] && printf '%s\n' "$packages/$name"
+done | xargs "$python" -m compileall -q -j 0 src >/dev/null || true

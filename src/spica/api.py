@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from spica.branches import BranchPlan
@@ -30,12 +29,14 @@ from spica.report.write import preload, write_reports
 from spica.results import SweepResult
 from spica.runfolder import (
     CONFIG_FILE,
+    RunFolder,
     default_folder,
     new_folder,
     write_beginning,
     write_summary,
     write_text,
 )
+from spica.scratch import scratch_folder
 from spica.sweep import (
     ConfirmOptions,
     StopFlag,
@@ -187,7 +188,8 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         if source.loaded is not None:
             stack.enter_context(source.loaded.locating())
         stack.enter_context(terminate_as_interrupt())
-        folder = stack.enter_context(_folder(source, options))
+        owned = stack.enter_context(_folder(source, options))
+        folder = owned.path
         ledger = None
         if options.resume is not None:
             ledger = stack.enter_context(_resumed(source, options, folder, observer))
@@ -195,7 +197,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
         inputs, plan = _prepared(source, options, folder, jobs, evaluator, observer)
         inputs = _less_time(inputs, time.monotonic() - began)
-        ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source)))
+        ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source), lock=owned.lock))
         with writing_in(folder):
             write_beginning(folder, config, plan)
         _warm_up(inputs)
@@ -248,13 +250,14 @@ def _default_jobs(config: SmartSearchConfig) -> int:
 
 
 @contextmanager
-def _folder(source: Source, options: RunOptions) -> Iterator[Path]:
+def _folder(source: Source, options: RunOptions) -> Iterator[RunFolder]:
     if options.resume is not None:
         if options.out is not None:
             raise InputError(Problem("--out and --resume name two folders", remedy="give one of them"))
-        yield options.resume
+        yield RunFolder(options.resume)
         return
-    with new_folder(options.out or default_folder(source.name)) as folder:
+    named = options.out
+    with new_folder(named or default_folder(source.name), numbered=named is None) as folder:
         yield folder
 
 
@@ -300,8 +303,8 @@ def _prepared(
     plans = [inputs.plan(branch, sample) for branch in prepared.plan.branches for sample in probes(branch)]
     if plans:
         evaluator.prepare_tables(TablesRequest.of(tuple(plan.sample for plan in plans)))
-    with TemporaryDirectory(prefix="spica-") as scratch:
-        verdicts = [v for v in preflight(evaluator, plans, Path(scratch)) if not v.ok]
+    with scratch_folder() as scratch:
+        verdicts = [v for v in preflight(evaluator, plans, scratch) if not v.ok]
     if verdicts:
         broken = tuple(f"{v.backend} {v.mode} does not work here: {v.reason}" for v in verdicts)
         prepared = without_pairs(prepared, [(v.backend, v.mode) for v in verdicts])

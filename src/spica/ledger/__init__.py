@@ -1,18 +1,20 @@
 """The durable record of a run: one SQLite file in the run folder. See ``docs/runs.md``."""
 
 from spica.ledger.faults import DISK_ERRORS, writing_in
-from spica.ledger.lock import LOCK_FILE
+from spica.ledger.lock import LOCK_FILE, RunLock
 from spica.ledger.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
-from spica.ledger.store import LEDGER_FILE, SCHEMA_VERSION, Ledger
+from spica.ledger.store import LEDGER_FILE, NOT_BEGUN_REMEDY, SCHEMA_VERSION, Ledger
 
 __all__ = [
     "DISK_ERRORS",
     "LEDGER_FILE",
     "LOCK_FILE",
+    "NOT_BEGUN_REMEDY",
     "SCHEMA_VERSION",
     "AskRecord",
     "Ledger",
     "RunIdentity",
+    "RunLock",
     "SuggestionRecord",
     "TellRecord",
     "TrialRecord",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -21,29 +22,43 @@ class RunLock:
     def __init__(self, folder: Path) -> None:
         """Raises LedgerError when another process (or this one) holds it, naming its pid."""
         self.path = folder / LOCK_FILE
-        try:
-            self._fd: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise explain_os(error, self.path) from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
-            self.release()
-            raise LedgerError(
-                f"{folder} is in use by process {owner}",
-                remedy="wait until it ends, or stop it (Ctrl-C, or kill it) and try again",
-            ) from None
+        self._fd: int | None = None
+        while self._fd is None:
+            fd = self._open()
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+                os.close(fd)
+                raise LedgerError(
+                    f"{folder} is in use by process {owner}",
+                    remedy="wait until it ends, or stop it (Ctrl-C, or kill it) and try again",
+                ) from None
+            if self._is_current(fd):
+                self._fd = fd
+            else:
+                # Its last owner has removed it since it was opened: a lock that nobody else would meet.
+                os.close(fd)
         self._write_pid()
 
-    def _write_pid(self) -> None:
-        assert self._fd is not None
+    def _open(self) -> int:
         try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            raise explain_os(error, self.path) from error
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _write_pid(self) -> None:
+        """Only for people: a disk that is full shows itself where something depends on it."""
+        assert self._fd is not None
+        with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            self.release()
-            raise explain_os(error, self.path) from error
 
     def release(self) -> None:
         if self._fd is not None:

@@ -27,7 +27,7 @@ from spica.ledger.records import (
 )
 
 LEDGER_FILE: Final = "run.sqlite"
-_NOT_BEGUN_REMEDY: Final = "free some space, or give a folder on another disk (--out DIR), and start again"
+NOT_BEGUN_REMEDY: Final = "free some space, or give a folder on another disk (--out DIR), and start again"
 SCHEMA_VERSION: Final = 1
 
 # Times are seconds since the epoch. A trial may exist without a tell (it was committed first), never the
@@ -71,26 +71,31 @@ class Ledger:
         self._mutex = threading.RLock()
 
     @classmethod
-    def create(cls, folder: Path, identity: RunIdentity) -> Self:
-        """Start a run in ``folder`` (made when missing). LedgerError when it holds one already or is in
-        use."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise explain_os(error, folder) from error
-        lock = RunLock(folder)
+    def create(cls, folder: Path, identity: RunIdentity, *, lock: RunLock | None = None) -> Self:
+        """Start a run in ``folder`` (made when missing). LedgerError when it holds one already or is in use.
+
+        ``lock``: the caller's lock on the folder, which the caller releases; without one it is taken here.
+        """
+        own = None
+        if lock is None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise explain_os(error, folder) from error
+            own = RunLock(folder)
         path = folder / LEDGER_FILE
         try:
-            ledger = cls(path, _connect(path), lock)
+            ledger = cls(path, _connect(path), own)
             ledger._initialise(identity)
-        except StackError as error:
-            # Nothing was recorded: leave nothing that looks like a run.
-            for leftover in folder.glob(f"{LEDGER_FILE}*"):
-                leftover.unlink(missing_ok=True)
-            lock.release()
-            raise StackError(error.message, remedy=_NOT_BEGUN_REMEDY) from error
-        except BaseException:
-            lock.release()
+        except BaseException as error:
+            if isinstance(error, StackError):
+                # Nothing was recorded: leave nothing that looks like a run.
+                for leftover in folder.glob(f"{LEDGER_FILE}*"):
+                    leftover.unlink(missing_ok=True)
+            if own is not None:
+                own.release()
+            if isinstance(error, StackError):
+                raise StackError(error.message, remedy=NOT_BEGUN_REMEDY) from error
             raise
         return ledger
 
@@ -98,8 +103,8 @@ class Ledger:
     def begun(cls, folder: Path) -> bool:
         """Whether ``folder`` holds a run; False for what a process killed while making one may leave."""
         path = folder / LEDGER_FILE
-        if not path.exists():
-            return False
+        if not path.is_file():
+            return path.exists()  # a pipe or the like, which must not be opened
         try:
             with closing(_connect_readonly(path)) as db:
                 return db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None

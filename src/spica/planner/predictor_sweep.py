@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import multiprocessing
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Final, Literal
 
@@ -23,6 +21,7 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from spica.errors import ConfigError, Problem, StackError
 from spica.planner.predictor_worker import Forecasts, TrafficWindow, quiet_worker, run_predictor
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS, PredictorSpec, resolve_predictor
+from spica.scratch import scratch_folder
 from spica.traces.model import Trace
 from spica.traces.transform import Cut, cut_trace
 from spica.traces.write import write_mooncake
@@ -152,8 +151,8 @@ def windows_of(trace: Trace, interval_s: int) -> tuple[TrafficWindow, ...]:
             f"the planner's trace reader cannot be imported: {error}",
             remedy="install the locked requirements of this project",
         ) from None
-    with tempfile.TemporaryDirectory(prefix="spica-") as folder:
-        path = write_mooncake(trace, Path(folder) / "windows.jsonl")
+    with scratch_folder() as folder:
+        path = write_mooncake(trace, folder / "windows.jsonl")
         found = extract_metrics_from_mooncake(str(path), interval_s)
     return tuple(
         TrafficWindow(

@@ -25,6 +25,7 @@ from spica.optimize import (
     make_optimizer,
     warm_up,
 )
+from spica.optimize import jax_environment
 from spica.optimize.acquisition import non_dominated
 from spica.optimize.history import History
 from spica.optimize.sampling import RandomOptimizer, enumerate_rows
@@ -113,6 +114,7 @@ def test_a_region_that_fails_is_avoided_and_the_optimum_beside_it_found() -> Non
 
 
 def test_one_failure_among_thirty_leaves_the_good_labels_apart() -> None:
+    jax_environment.prepare()
     from spica.optimize.labels import with_penalties
     from spica.optimize.vizier_gp import warp
 
@@ -137,6 +139,7 @@ def test_pending_points_keep_later_ones_away() -> None:
 
 def _fit(study: Study, count: int, column: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Hyper-parameters after no and after many steps of the fit, of one objective of ``mixed``."""
+    jax_environment.prepare()
     from spica.optimize.sampling import quasi_random
     from spica.optimize.vizier_gp import Surrogate, warp
 
@@ -164,6 +167,7 @@ def test_padding_does_not_disable_the_fit_of_any_objective(column: int) -> None:
 
 
 def test_the_posterior_is_that_of_a_matern_process() -> None:
+    jax_environment.prepare()
     from spica.optimize.vizier_gp import Surrogate
 
     space = Space(mixed())
@@ -186,6 +190,45 @@ def test_the_posterior_is_that_of_a_matern_process() -> None:
     mean, covariance = posterior.joint(space.features(rows[20:]))
     np.testing.assert_allclose(mean, gain @ labels, atol=1e-5)
     np.testing.assert_allclose(covariance, kernel[20:, 20:] - gain @ kernel[:20, 20:], atol=1e-5)
+
+
+def test_the_fit_finds_a_bounded_minimum_from_the_better_start() -> None:
+    jax_environment.prepare()
+    import jax
+
+    from spica.optimize.ard import FlatLbfgsB
+
+    def loss(params: dict[str, jax.Array]) -> tuple[jax.Array, dict[str, float]]:
+        # (x^2 - 1)^2 + x / 4 has a poor minimum near 0.93 and a good one near -1.03; y is pushed to its bound.
+        x, y = params["x"], params["y"]
+        return (x**2 - 1) ** 2 + x / 4 + ((y - 5) ** 2).sum(), {}
+
+    class Constraints:
+        bounds = ({"x": None, "y": 0.0}, {"x": None, "y": np.array([2.0, 9.0])})
+
+    starts = {"x": np.array([0.9, -0.5]), "y": np.array([[1.0, 1.0], [1.0, 1.0]])}
+    best, metrics = FlatLbfgsB(60)(
+        starts, jax.tree_util.Partial(loss), None, constraints=Constraints(), best_n=1
+    )
+    roots = np.roots([4, 0, -4, 0.25])
+    assert best["x"][0] == pytest.approx(min(roots.real), abs=1e-4)
+    np.testing.assert_allclose(best["y"][0], [2.0, 5.0], atol=1e-4)
+    assert metrics["loss"].shape == (1, 2)
+    assert metrics["loss"][0, 0] > metrics["loss"][0, 1]
+
+
+def test_marginals_are_the_diagonal_of_the_joint() -> None:
+    jax_environment.prepare()
+    from spica.optimize.sampling import quasi_random
+    from spica.optimize.vizier_gp import Surrogate
+
+    space = Space(mixed())
+    features = space.features(quasi_random(space, 60, 3))
+    posterior = Surrogate().fit(space.features(quasi_random(space, 12, 4)), np.linspace(-1, 1, 12), seed=0)
+    mean, variance = posterior.marginal(features)
+    joint_mean, covariance = posterior.joint(features)
+    np.testing.assert_allclose(mean, joint_mean, atol=1e-9)
+    np.testing.assert_allclose(variance, np.diag(covariance), atol=1e-9)
 
 
 def test_two_objectives_reach_the_front() -> None:
@@ -248,6 +291,7 @@ def test_repeated_measurements_are_taken_as_their_mean() -> None:
 
 
 def test_more_observations_than_the_largest_rung_are_cut_to_the_best_and_the_latest() -> None:
+    jax_environment.prepare()
     from spica.optimize.gp import GaussianProcessOptimizer, Settings
 
     study = mixed(0)

@@ -34,10 +34,10 @@ def warm_up(study: Study) -> None:
 
     space = Space(study)
     rows = quasi_random(space, POOL_RUNGS[-1], seed=0)
-    surrogate = Surrogate(max_iterations=2)
-    for rung in ROW_RUNGS[:1]:
-        posterior = surrogate.fit(
-            space.features(rows[: rung // 2]), np.linspace(-1.0, 1.0, rung // 2), seed=0
-        )
-        for size in POOL_RUNGS:
-            posterior.joint(space.features(rows[:size]))
+    half = ROW_RUNGS[0] // 2
+    posterior = Surrogate(max_iterations=2).fit(
+        space.features(rows[:half]), np.linspace(-1.0, 1.0, half), seed=0
+    )
+    posterior.marginal(space.features(rows))
+    for size in POOL_RUNGS:
+        posterior.joint(space.features(rows[:size]))

@@ -183,7 +183,10 @@ class GaussianProcessStrategy:
         return candidates.unique_rows(rows)
 
     def _marginal_score(self, models: list[Posterior], data: _Data, pool: Rows) -> Array:
-        return self._score(self._beliefs(models, pool), data, [])
+        marginals = [model.marginal(self._space.features(pool)) for model in models]
+        means = np.array([mean for mean, _ in marginals])
+        deviations = np.sqrt(np.array([variance for _, variance in marginals]))
+        return self._score(means, deviations, data, [])
 
     def _beliefs(self, models: list[Posterior], rows: Rows) -> acquisition.Beliefs:
         joints = [model.joint(self._space.features(rows)) for model in models]
@@ -193,8 +196,8 @@ class GaussianProcessStrategy:
             np.array([model.noise for model in models]),
         )
 
-    def _score(self, beliefs: acquisition.Beliefs, data: _Data, taken: list[int]) -> Array:
-        means, deviations = beliefs.means, beliefs.deviations
+    def _score(self, means: Array, deviations: Array, data: _Data, taken: list[int]) -> Array:
+        """How much is expected of each point. ``means`` and ``deviations``: shape ``(k, m)``."""
         if len(means) == 1:
             best = max([float(data.labels.max()), *means[0][taken]])
             return acquisition.log_expected_improvement(means[0], deviations[0], best)
@@ -224,7 +227,9 @@ class GaussianProcessStrategy:
 
         picked = acquisition.greedy_batch(
             beliefs,
-            lambda b, t, slot: np.where(self._open(local, slot), self._score(b, data, t), -np.inf),
+            lambda b, t, slot: np.where(
+                self._open(local, slot), self._score(b.means, b.deviations, data, t), -np.inf
+            ),
             list(range(held)),
             allowed,
             count,

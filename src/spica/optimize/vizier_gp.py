@@ -22,8 +22,8 @@ from vizier._src.algorithms.designers import gp_ucb_pe
 from vizier._src.algorithms.designers.gp import output_warpers
 from vizier._src.jax import stochastic_process_model as sp
 from vizier._src.jax import types
-from vizier.jax import optimizers
 
+from spica.optimize.ard import FlatLbfgsB
 from spica.optimize.space import Features
 
 Array = NDArray[np.float64]
@@ -90,11 +90,17 @@ def _joint(predictive: Any, xs: types.ModelInput) -> tuple[jax.Array, jax.Array]
     return posterior.mean(), posterior.covariance()
 
 
+def _marginal(predictive: Any, xs: types.ModelInput) -> tuple[jax.Array, jax.Array]:
+    posterior = predictive.predict(xs)
+    return posterior.mean(), posterior.variance()
+
+
 def _precompute(model: Any, data: types.ModelData) -> Any:
     return model.precompute_predictive(data)
 
 
 _joint_compiled: Any = eqx.filter_jit(_joint)
+_marginal_compiled: Any = eqx.filter_jit(_marginal)
 _precompute_compiled: Any = eqx.filter_jit(_precompute)
 
 
@@ -112,6 +118,14 @@ class Posterior:
     """Variance of the observation noise."""
     parameters: dict[str, Array]
     """Fitted hyper-parameters by Vizier's names."""
+
+    def marginal(self, features: Features) -> tuple[Array, Array]:
+        """Mean and variance of the noise-free function at ``m`` points. Shapes ``(m,)``."""
+        count = len(features)
+        inputs = _model_input(features, padded(count, POOL_RUNGS))
+        with _one_thread():
+            mean, variance = jax.block_until_ready(_marginal_compiled(self.predictive, inputs))
+        return np.array(mean)[:count], np.maximum(np.array(variance)[:count] - self.noise, 1e-12)
 
     def joint(self, features: Features) -> tuple[Array, Array]:
         """Mean ``(m,)`` and covariance ``(m, m)`` of the noise-free function at ``m`` points."""
@@ -137,10 +151,9 @@ class Surrogate:
         problem.search_space.root.add_float_param("x", 0.0, 1.0)
         goal = vz.ObjectiveMetricGoal.MAXIMIZE
         problem.metric_information.append(vz.MetricInformation("y", goal=goal))
-        options = optimizers.LbfgsBOptions(num_line_search_steps=20, tol=1e-5, maxiter=max_iterations)
         self._designer = gp_ucb_pe.VizierGPUCBPEBandit(
             problem,
-            ard_optimizer=optimizers.JaxoptScipyLbfgsB(options=options),
+            ard_optimizer=FlatLbfgsB(max_iterations),
             ard_random_restarts=restarts,
             rng=jax.random.PRNGKey(0),
         )

@@ -1,8 +1,8 @@
 """How soon the search finds the true optimum, on problems whose every candidate was measured.
 
-Run: ``python bench/search_quality.py [NAME ...] [--seeds 10] [--candidates 32]``. Needs the tables of
-``bench/truth_table.py``; writes ``bench/results/search_quality.json``. The optimizer is asked in rounds of 8
-with one round pending, as the sweep does; a candidate counts once, however often it is suggested.
+Run: ``python bench/search_quality.py [NAME ...] [--seeds 10] [--candidates 32] [--round 4]``. Needs the
+tables of ``bench/truth_table.py``; writes ``bench/results/search_quality.json``. The optimizer is asked in
+rounds with one round pending, as the sweep does; a candidate counts once, however often it is suggested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from spica.prepare import scoring_of_goal
 from truth_table import TRUTH, Problem, load_problem
 
 RESULTS = Path(__file__).parent / "results"
-ROUND = 8
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,9 @@ def table(name: str) -> dict[str, tuple[float, ...] | None]:
     return {row["key"]: None if row["labels"] is None else tuple(row["labels"]) for row in rows}
 
 
-def search(problem: Problem, truth: dict[str, tuple[float, ...] | None], seed: int, budget: int) -> Found:
+def search(
+    problem: Problem, truth: dict[str, tuple[float, ...] | None], seed: int, budget: int, size: int
+) -> Found:
     branch = problem.branch
     objectives = scoring_of_goal(problem.prepared.config).objectives
     study = Study(branch.parameters, objectives, seed, identity=branch.identity, canonical=branch.canonical)
@@ -50,8 +51,8 @@ def search(problem: Problem, truth: dict[str, tuple[float, ...] | None], seed: i
     best, hit = float("-inf"), None
     pending: tuple[Suggestion, ...] = ()
     start = time.monotonic()
-    for _ in range(4 * budget // ROUND):
-        asked = optimizer.ask(ROUND)
+    for _ in range(4 * budget // size):
+        asked = optimizer.ask(size)
         optimizer.tell([Observation(s, truth[branch.identity(s.values)]) for s in pending])
         pending = asked
         for suggestion in asked:
@@ -74,11 +75,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=sorted(p.stem for p in TRUTH.glob("*.json")))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--candidates", type=int, default=32)
+    parser.add_argument("--round", type=int, default=4, help="suggestions asked for at once")
     options = parser.parse_args()
     found: list[Found] = []
     for name in options.names:
         problem, truth = load_problem(name), table(name)
-        mine = [search(problem, truth, seed, options.candidates) for seed in range(1, options.seeds + 1)]
+        mine = [
+            search(problem, truth, seed, options.candidates, options.round)
+            for seed in range(1, options.seeds + 1)
+        ]
         found += mine
         hits = [f.candidates for f in mine if f.candidates is not None]
         seconds = sum(f.seconds for f in mine) / len(mine)

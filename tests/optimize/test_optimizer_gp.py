@@ -22,10 +22,10 @@ from spica.optimize import (
     Study,
     Value,
     Values,
+    jax_environment,
     make_optimizer,
     warm_up,
 )
-from spica.optimize import jax_environment
 from spica.optimize.acquisition import non_dominated
 from spica.optimize.history import History
 from spica.optimize.sampling import RandomOptimizer, enumerate_rows
@@ -199,7 +199,7 @@ def test_the_fit_finds_a_bounded_minimum_from_the_better_start() -> None:
     from spica.optimize.ard import FlatLbfgsB
 
     def loss(params: dict[str, jax.Array]) -> tuple[jax.Array, dict[str, float]]:
-        # (x^2 - 1)^2 + x / 4 has a poor minimum near 0.93 and a good one near -1.03; y is pushed to its bound.
+        # (x^2 - 1)^2 + x / 4: a poor minimum near 0.93, a good one near -1.03; y is pushed to its bound.
         x, y = params["x"], params["y"]
         return (x**2 - 1) ** 2 + x / 4 + ((y - 5) ** 2).sum(), {}
 

@@ -47,6 +47,7 @@ from spica.sweep import (
     terminate_as_interrupt,
 )
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
+from spica.traces.shards import trace_files
 from spica.versions import stack_versions
 
 #: A study's first suggestions are space-filling, and need no model.
@@ -329,8 +330,16 @@ def identity_of(source: Source) -> RunIdentity:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Of a trace's content; of the names and contents of its shards when it is a folder."""
+    files = trace_files(path)
+    digests = []
+    for part in files:
+        with part.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    if files == (path,):
+        return digests[0]
+    named = [(part.name, digest) for part, digest in zip(files, digests, strict=True)]
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
 
 def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInputs:

@@ -45,7 +45,7 @@ _WORKLOAD: Final = (
     whole("num_prefix_groups", 0, 0, 10**6, "distinct shared prefixes", "groups"),
     whole("turns_per_session", 1, 1, 10_000, "turns of a session", "turns"),
     real("inter_turn_delay_ms", 0.0, 0, MAX_LATENCY_MS, "think time between turns", "ms"),
-    text("trace_path", "trace file; relative to the folder of the YAML"),
+    text("trace_path", "trace file, or folder of Dynamo shards; relative to the folder of the YAML"),
     _choice("trace_format", _FORMATS, "mooncake", "schema of the trace; auto: found from its content"),
     _choice("over_context", ("refuse", "drop"), "refuse", "trace requests beyond the context length"),
     real("arrival_speedup_ratio", 1.0, 0, 1e6, "> 1 makes a trace arrive faster", above=True),

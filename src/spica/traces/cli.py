@@ -45,7 +45,7 @@ def _may_write(out: Path, force: bool, source: Path | None = None) -> None:
 
 @app.command()
 def info(
-    file: Annotated[Path, typer.Argument(help="The trace, plain or gzip.")],
+    file: Annotated[Path, typer.Argument(help="The trace, plain or gzip; or a folder of Dynamo shards.")],
     trace_format: FormatOption = "auto",
     zero_output: ZeroOption = ZeroChoice.drop,
     block_size: BlockOption = 512,
@@ -80,7 +80,7 @@ def info(
 
 @app.command()
 def convert(
-    file: Annotated[Path, typer.Argument(help="The trace, plain or gzip.")],
+    file: Annotated[Path, typer.Argument(help="The trace, plain or gzip; or a folder of Dynamo shards.")],
     out: OutOption,
     trace_format: FormatOption = "auto",
     zero_output: ZeroOption = ZeroChoice.drop,

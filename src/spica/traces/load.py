@@ -18,9 +18,9 @@ def _over_problems(trace: Trace, over: list[Request], context_length: int) -> li
         Problem(
             f"needs {row.input_length} + {row.output_length} = {row.total_tokens} tokens, "
             f"more than the context length of {context_length}",
-            where=f"{trace.source}:{row.line}" if row.line else trace.source,
+            where=f"{row.source or trace.source}:{row.line}" if row.line else trace.source,
         )
-        for row in sorted(over, key=lambda r: r.line)[:SHOWN]
+        for row in sorted(over, key=lambda r: (r.source, r.line))[:SHOWN]
     ]
     if len(over) > SHOWN:
         problems.append(Problem(f"and {len(over) - SHOWN} more requests", where=trace.source))

@@ -19,7 +19,7 @@ TRACE_FORMATS: Final[dict[TraceFormat, str]] = {
     "azure": "CSV with TIMESTAMP,ContextTokens,GeneratedTokens",
     "burstgpt": "CSV with Timestamp (s), Request tokens, Response tokens",
     "requests": "JSON list or JSON lines with prompt and output lengths and an arrival time (s)",
-    "dynamo": "JSON lines with schema dynamo.request.trace.v1",
+    "dynamo": "JSON lines with schema dynamo.request.trace.v1, one file or a folder of them",
 }
 
 #: Other names people use for the formats; ``auto`` asks for detection.
@@ -58,7 +58,8 @@ class Request:
     ``arrival_ms`` is in milliseconds from the origin of the trace, lengths are in tokens. ``hash_ids`` holds
     one id per block of prompt tokens (the trace's ``block_size``), equal ids in equal positions meaning equal
     content; None when the source says nothing about prefixes. ``delay_ms`` is a think time counted from the
-    answer to the session's previous turn. ``line`` is where the row stood in its file (0: made, not read).
+    answer to the session's previous turn. ``line`` is where the row stood in its file (0: made, not read),
+    and ``source`` that file where the trace has several.
     """
 
     arrival_ms: float
@@ -68,6 +69,7 @@ class Request:
     session: str | None = None
     delay_ms: float | None = None
     line: int = field(default=0, compare=False)
+    source: str = field(default="", compare=False)
 
     @property
     def total_tokens(self) -> int:
@@ -76,7 +78,7 @@ class Request:
 
 
 NoteKind = Literal[
-    "sorted", "dropped", "clamped", "rebased", "ignored", "flattened", "filled", "regrouped", "cut"
+    "sorted", "dropped", "clamped", "rebased", "ignored", "flattened", "filled", "regrouped", "cut", "merged"
 ]
 
 

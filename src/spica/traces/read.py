@@ -24,6 +24,7 @@ from spica.traces.readers.dynamo import SCHEMA, read_dynamo
 from spica.traces.readers.lists import MS_KEYS, OUTPUT_KEYS, PROMPT_KEYS, SECONDS_KEYS, read_lists
 from spica.traces.readers.mooncake import read_mooncake
 from spica.traces.readers.tables import AZURE_COLUMNS, BURSTGPT_COLUMNS, read_azure, read_burstgpt
+from spica.traces.shards import SHARDED, is_empty, read_shards, refuse_folder, trace_files
 from spica.traces.source import DECODER, numbered_lines
 
 ZeroOutput = Literal["drop", "clamp"]
@@ -160,6 +161,26 @@ def _order(requests: list[Request], relative: bool) -> tuple[list[Request], list
     return requests, notes
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # what cannot be looked up is refused when it is opened
+        return False
+
+
+def _read_folder(
+    path: Path, given: TraceFormat | None, gathered: Gathered, block_size: int
+) -> tuple[TraceFormat, Rows]:
+    """The merged shards of a folder; TraceError when it holds another format."""
+    if given not in (None, SHARDED):
+        raise refuse_folder(path, given)
+    shards = trace_files(path)
+    for shard in shards:
+        if not is_empty(shard) and (found := _format_of(shard, given)) != SHARDED:
+            raise refuse_folder(path, found)
+    return SHARDED, read_shards(path, shards, READERS[SHARDED], gathered, block_size)
+
+
 def read_trace(
     path: str | Path,
     trace_format: str = "auto",
@@ -167,7 +188,7 @@ def read_trace(
     zero_output: ZeroOutput = "drop",
     block_size: int = MOONCAKE_BLOCK,
 ) -> Trace:
-    """Read and check a trace file (plain or gzip) of any format.
+    """Read and check a trace file (plain or gzip) of any format, or a folder of Dynamo's shards.
 
     ``trace_format`` is one of TRACE_FORMATS, an alias, or ``auto``. ``zero_output`` says what becomes of rows
     without output tokens (rows without prompt tokens are always dropped; the replay refuses them).
@@ -175,9 +196,13 @@ def read_trace(
     notes of the trace; TraceError names all that cannot be read, by line.
     """
     path = Path(path)
-    name = _format_of(path, resolve_format(trace_format))
+    given = resolve_format(trace_format)
     gathered = Gathered(str(path))
-    rows: Rows = READERS[name](path, gathered, block_size)
+    if _is_folder(path):
+        name, rows = _read_folder(path, given, gathered, block_size)
+    else:
+        name = _format_of(path, given)
+        rows = READERS[name](path, gathered, block_size)
     gathered.raise_if_any()
     kept, zero_notes = _zero_lengths(rows.requests, zero_output)
     if not kept:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sqlite3
@@ -29,7 +30,7 @@ METRICS = Metrics(
     planner_total_ticks=4,
     replicas=(ReplicaCount(0.0, 1, 2), ReplicaCount(5.5, 1, 3)),
 )
-GOOD = TrialRecord("k1", TrialResult(Outcome.FEASIBLE, metrics=METRICS, seconds=1.25))
+GOOD = TrialRecord("k1", TrialResult(Outcome.FEASIBLE, metrics=METRICS, seconds=1.25, worker=3, pid=4711))
 BAD = TrialRecord("k2", TrialResult(Outcome.FAILED, "boom", traceback="Traceback ..."), repeat=1)
 ASK = AskRecord(
     "agg",
@@ -56,7 +57,9 @@ def check(ledger: Ledger) -> None:
     assert ledger.identity() == IDENTITY
     assert ledger.asks() == (ASK,)
     assert ledger.trials() == (GOOD, BAD)
-    assert ledger.trials()[0].result.seconds == 1.25
+    first, second = (trial.result for trial in ledger.trials())
+    assert (first.seconds, first.worker, first.pid) == (1.25, 3, 4711)
+    assert (second.worker, second.pid) == (None, None)
     assert ledger.tells() == TELLS
     assert [e[:2] for e in ledger.events()] == [("finished", "all rounds")]
 
@@ -182,6 +185,32 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
         ledger._write("UPDATE run SET value = ? WHERE name = 'schema_version'", [("99",)])
     with pytest.raises(LedgerError, match="format 99"):
         Ledger.resume(tmp_path)
+
+
+# The trials of format 1, as it was.
+_OLD_TRIALS = """
+ALTER TABLE trials DROP COLUMN worker;
+ALTER TABLE trials DROP COLUMN pid;
+UPDATE run SET value = '1' WHERE name = 'schema_version';
+"""
+
+
+def test_the_format_before_is_read_as_it_is_and_brought_up_to_date_by_resuming(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / LEDGER_FILE)) as db:
+        db.executescript(_OLD_TRIALS)
+    before = (tmp_path / LEDGER_FILE).read_bytes()
+    with Ledger.read(tmp_path) as ledger:
+        assert ledger.trials() == (GOOD, BAD)
+        assert {(t.result.worker, t.result.pid) for t in ledger.trials()} == {(None, None)}
+    assert (tmp_path / LEDGER_FILE).read_bytes() == before
+    new = TrialRecord("k3", TrialResult(Outcome.FAILED, "late", worker=1, pid=2))
+    with Ledger.resume(tmp_path) as ledger:
+        ledger.record_trial(new)
+    with Ledger.read(tmp_path) as ledger:
+        assert [t.result.worker for t in ledger.trials()] == [None, None, 1]
+    with contextlib.closing(sqlite3.connect(tmp_path / LEDGER_FILE)) as db:
+        assert db.execute("SELECT value FROM run WHERE name = 'schema_version'").fetchone() == ("2",)
 
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:

@@ -163,6 +163,10 @@ def test_a_backend_without_a_viable_config_is_dropped_with_its_reason() -> None:
     (drop,) = (d for d in found.dropped if d.kind == "backend")
     assert drop.what == "sglang for agg"
     assert "within 8 GPUs" in drop.reason
+    (pool,) = found.rejected
+    assert (pool.mode, pool.backend) == ("agg", "sglang")
+    assert [r.shape.tp for r in pool.rejected] == [1, 2, 4, 8]
+    assert all(r.verdict is not None and "weights do not fit" in r.reason for r in pool.rejected)
 
 
 def test_nothing_viable_names_the_fewest_gpus_when_the_budget_is_the_cause() -> None:

@@ -14,6 +14,7 @@ from spica.evaluate.planner_config import validate_planner_fields
 from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.replay import run_replay
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS
+from spica.report.space import bytes_text, rejected_shapes
 from spica.sample import PredictorSettings
 
 pytestmark = pytest.mark.real
@@ -85,6 +86,12 @@ def test_moe_backends_that_hold_the_model_are_kept() -> None:
     assert {s.backend: s.configs for s in branch.summaries} == {"sglang": 1, "trtllm": 2}
     (drop,) = (d for d in found.dropped if d.kind == "backend")
     assert drop.what == "vllm for agg"
+    # Where the memory of each shape goes is known for a backend that was dropped, too.
+    shapes = {
+        str(shape.shape): bytes_text(shape) for where, shape in rejected_shapes(found) if where == "agg vllm"
+    }
+    assert "weights" in shapes["tp4-ep4"]
+    assert "GPU 185.0 GiB" in shapes["tp4-ep4"]
     with pytest.raises(NoViableParallelConfig) as caught:
         plan({**space, "backend": ["vllm"]})
     assert caught.value.min_gpus == 8

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from evaluation_samples import Make
 
+from spica.evaluate.bounds import told_apart
 from spica.evaluate.pool import LocalEvaluator, default_memory_limit
 from spica.evaluate.process import Bounds, WorkerProcess, describe_death
 from spica.evaluate.protocol import Outcome, SyntheticTraffic
@@ -76,7 +77,7 @@ def test_a_worker_over_its_memory_cap_is_killed(worker: WorkerProcess) -> None:
     result = worker.run(_task(large), Bounds(max_bytes=400 * 2**20))
     assert result.outcome is Outcome.INFEASIBLE
     assert "memory cap" in result.reason
-    assert "0.39 GiB" in result.reason
+    assert "0.391 GiB" in result.reason
     assert _gone(pid)
 
 
@@ -93,6 +94,18 @@ def test_a_killed_worker_costs_one_trial(worker: WorkerProcess) -> None:
     os.kill(idle, signal.SIGKILL)
     assert _wait(lambda: worker.pid is None)
     assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+
+
+def test_a_worker_that_dies_before_it_has_the_plan_costs_nothing(worker: WorkerProcess) -> None:
+    """It is stopped, so that it cannot read the plan that is already in the pipe, and then killed."""
+    first = _pid(worker)
+    os.kill(first, signal.SIGSTOP)
+    assassin = threading.Timer(0.5, os.kill, (first, signal.SIGKILL))
+    assassin.start()
+    result = worker.run(_task(SMALL), Bounds())
+    assassin.join()
+    assert result.outcome is Outcome.FEASIBLE
+    assert worker.pid not in (None, first)
 
 
 def test_a_worker_ignores_ctrl_c_and_has_its_own_environment(worker: WorkerProcess) -> None:
@@ -133,6 +146,31 @@ def test_close_with_kill_ends_everything_at_once() -> None:
     with pytest.raises(CancelledError):
         running.result(timeout=0)
     evaluator.close()
+
+
+def test_a_result_says_which_worker_had_it() -> None:
+    with LocalEvaluator(2) as evaluator:
+        refused = evaluator.submit(Make().plan(SyntheticTraffic(10_000, 10, 10**9, concurrency=1))).result()
+        futures = [evaluator.submit(Make(replicas=n % 2 + 1).plan(SMALL)) for n in range(8)]
+        who = {(result.worker, result.pid) for result in (future.result() for future in futures)}
+        pids = evaluator.worker_pids()
+    assert who <= {(n, pid) for n in (0, 1) for pid in pids}
+    assert len(who) == len({number for number, _ in who})
+    assert (refused.worker, refused.pid) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("used", "cap", "shown"),
+    [
+        (200 * 2**20, 161_061_274, ("0.195 GiB", "0.150 GiB")),
+        (5 * 2**30, 4 * 2**30, ("5.0 GiB", "4.0 GiB")),
+        (4 * 2**30 + 2**22, 4 * 2**30, ("4.004 GiB", "4.000 GiB")),
+        (20 * 2**40, 2**30, ("20480.0 GiB", "1.0 GiB")),
+        (2**30, 2**30, ("1.0 GiB", "1.0 GiB")),
+    ],
+)
+def test_sizes_are_told_apart(used: int, cap: int, shown: tuple[str, str]) -> None:
+    assert told_apart(used, cap) == shown
 
 
 _SCRIPT = """

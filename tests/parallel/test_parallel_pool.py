@@ -199,3 +199,25 @@ def test_every_reason_against_a_pin_is_given() -> None:
 def test_a_request_must_name_its_roles() -> None:
     with pytest.raises(ValueError, match="disagg needs the limits of"):
         replace(DISAGG, roles=AGG.roles)
+
+
+@pytest.mark.parametrize(("tokens", "helps"), [(None, False), (0, False), (600, True)])
+@pytest.mark.parametrize("budget", [4, 8])
+def test_a_shorter_context_is_advised_only_where_it_can_help(
+    tokens: int | None, helps: bool, budget: int
+) -> None:
+    """Two GPUs hold ``tokens`` of the 1000 needed; with a budget of 4 eight would do, else nothing does."""
+
+    def judge(
+        shapes: Iterable[ParallelShape], query: FeasibilityQuery
+    ) -> dict[ParallelShape, ShapeFeasibility]:
+        none = ShapeFeasibility(False, KvCapacity(None, reason="no KV budget"), "no KV budget")
+        small = ShapeFeasibility(False, KvCapacity(tokens, reason="x"), "too small")
+        fits = ShapeFeasibility(True, KvCapacity(5000, breakdown=BYTES))
+        verdicts = {s: small if s.gpus_per_worker == 2 else none for s in shapes}
+        return verdicts | {s: fits for s in verdicts if budget == 4 and s.gpus_per_worker == 8}
+
+    with pytest.raises(NoViableShape) as caught:
+        parallel_configs_for(replace(AGG, gpu_budget=budget), facts=DENSE, feasibility=judge)
+    assert caught.value.min_gpus == (8 if budget == 4 else None)
+    assert ("lower context_length" in caught.value.remedy) is helps

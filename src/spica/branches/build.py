@@ -36,7 +36,7 @@ class BranchPlan:
     """The branches of a search, in the order of ``deployment_mode``, and everything that was left out.
 
     ``max_seq_len`` is the sequence length in tokens that KV caches were held against. ``rejected`` has the
-    shapes ruled out for pinned backends that were dropped; those of searched backends are in each branch's
+    shapes ruled out for backends that were dropped; those of backends that are searched are in each branch's
     ``summaries``.
     """
 

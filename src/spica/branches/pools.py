@@ -25,6 +25,7 @@ from spica.parallel.pool import (
     BackendFacts,
     BackendPool,
     Feasibility,
+    NoViableShape,
     PoolRequest,
     RoleLimits,
     backend_facts,
@@ -125,6 +126,8 @@ def _enumerated(
         except NoViableParallelConfig as error:
             found.dropped.append(Dropped("backend", f"{backend} for {found.mode}", _one_line(error)))
             found.errors.append(error)
+            if isinstance(error, NoViableShape):
+                found.rejected.append(RejectedPool(found.mode, backend, error.rejected))
         else:
             found.pools.append(pool)
 

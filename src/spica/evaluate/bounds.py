@@ -56,13 +56,26 @@ def refusal(plan: ReplayPlan, limits: Limits) -> str | None:
     cost = estimate(plan)
     size = f"{cost.requests:,} requests with {cost.tokens:,} tokens"
     if limits.max_bytes is not None and cost.bytes > limits.max_bytes:
-        return (
-            f"{size} need at least {cost.bytes / 2**30:.1f} GiB to replay, "
-            f"more than the worker's cap of {limits.max_bytes / 2**30:.1f} GiB"
-        )
+        need, cap = told_apart(cost.bytes, limits.max_bytes)
+        return f"{size} need at least {need} to replay, more than the worker's cap of {cap}"
     if limits.max_seconds is not None and cost.seconds > limits.max_seconds:
         return (
             f"{size} need at least {cost.seconds:,.0f} s to replay, "
             f"more than the cap of {limits.max_seconds:,.0f} s"
         )
     return None
+
+
+def told_apart(one: int, other: int) -> tuple[str, str]:
+    """Two numbers of bytes in GiB, with as many decimals as it takes to show both and to tell them apart.
+
+    What is shown is off by half a percent at most: a cap of 0.15 GiB is not shown as 0.1.
+    """
+    first, second = one / 2**30, other / 2**30
+    for decimals in range(1, 10):
+        texts = f"{first:.{decimals}f} GiB", f"{second:.{decimals}f} GiB"
+        shown = [float(text.removesuffix(" GiB")) for text in texts]
+        exact = all(abs(s - x) <= 0.005 * x for s, x in zip(shown, (first, second), strict=True))
+        if exact and (one == other or texts[0] != texts[1]):
+            break
+    return texts

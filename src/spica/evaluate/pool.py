@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -79,7 +80,7 @@ class LocalEvaluator:
         self._options = ReplayOptions(limits=self._limits)
         self._tables: str | None = None
         self._workers = [
-            WorkerProcess(env or {}, None if log_dir is None else log_dir / f"worker-{n}.log")
+            WorkerProcess(env or {}, None if log_dir is None else log_dir / f"worker-{n}.log", n)
             for n in range(jobs)
         ]
         self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
@@ -164,6 +165,7 @@ class LocalEvaluator:
             if self._closing.is_set():
                 raise CancelledError
             result = worker.run(task, self._bounds)
+            result = replace(result, worker=worker.number, pid=worker.last_pid)
         except StackError as error:
             result = TrialResult(Outcome.FAILED, f"{STACK_PREFIX}: {error}")
         finally:

@@ -20,10 +20,11 @@ import psutil
 
 import spica
 from spica.errors import StackError
+from spica.evaluate.bounds import told_apart
 from spica.evaluate.protocol import Outcome, TrialResult
 from spica.evaluate.reasons import DIED_PREFIX
 from spica.evaluate.slim_tables import SlimTables
-from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Task
+from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Taken, Task
 
 #: How often the parent looks at a worker's memory, in seconds.
 WATCH_SECONDS: Final = 0.2
@@ -61,9 +62,14 @@ class Bounds:
 
 
 class WorkerProcess:
-    """One worker, restarted when it has died. Used by one thread at a time; ``kill`` by any."""
+    """One worker, restarted when it has died. Used by one thread at a time; ``kill`` by any.
 
-    def __init__(self, env: Mapping[str, str], log: Path | None) -> None:
+    ``number`` tells the workers of a pool apart; ``last_pid`` is its process, or the last one it had.
+    """
+
+    def __init__(self, env: Mapping[str, str], log: Path | None, number: int = 0) -> None:
+        self.number = number
+        self.last_pid: int | None = None
         self._env = dict(env)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -72,6 +78,8 @@ class WorkerProcess:
         self._ready = False
         self._loaded: set[tuple[str, str, str | None]] = set()
         self._closed = False
+        self._taken = False
+        self._sent = 0.0
         self._starting = threading.Lock()
 
     @property
@@ -81,23 +89,36 @@ class WorkerProcess:
         return process.pid if process is not None and process.poll() is None else None
 
     def run(self, task: Task, bounds: Bounds) -> TrialResult:
-        """Measure ``task``. A worker that is late, too large or dies costs this one trial.
+        """Measure ``task``. A worker that is late, too large or dies costs this one trial; one that is dead
+        before it has taken the task up is replaced, once, at no cost.
 
         The clock starts when the worker has its imports done and its tables loaded, so that a cold start is
         not a slow candidate. StackError when the replay cannot be imported at all.
         """
-        self.ensure_ready()
-        started = time.monotonic()
         try:
-            if bounds.max_seconds is not None and bounds.max_seconds < COLD_SECONDS:
-                self._load(task, bounds)
-            started = time.monotonic()
-            self._send(task)
-            return self._await(task, bounds, started)
+            return self._attempt(task, bounds)
         except WorkerGone as gone:
             self.stop()
-            reason = f"{DIED_PREFIX} ({gone})"
-            return TrialResult(Outcome.FAILED, reason, seconds=time.monotonic() - started)
+            if self._taken or self._closed:
+                return self._death(gone)
+        try:
+            return self._attempt(task, bounds)
+        except WorkerGone as gone:
+            self.stop()
+            return self._death(gone)
+
+    def _attempt(self, task: Task, bounds: Bounds) -> TrialResult:
+        self.ensure_ready()
+        self._taken, self._sent = False, time.monotonic()
+        if bounds.max_seconds is not None and bounds.max_seconds < COLD_SECONDS:
+            self._load(task, bounds)
+        self._taken, self._sent = False, time.monotonic()
+        self._send(task)
+        return self._await(task, bounds, self._sent)
+
+    def _death(self, gone: WorkerGone) -> TrialResult:
+        reason = f"{DIED_PREFIX} ({gone})"
+        return TrialResult(Outcome.FAILED, reason, seconds=time.monotonic() - self._sent)
 
     def _load(self, task: Task, bounds: Bounds) -> None:
         """Have the worker load what ``task`` needs, unless it has done so before. Whatever comes of it, the
@@ -119,6 +140,8 @@ class WorkerProcess:
             self.ensure_ready()
             self._send(task)
             answer = self._receive(TABLES_SECONDS)
+            if isinstance(answer, Taken):
+                answer = self._receive(TABLES_SECONDS)
         except WorkerGone as gone:
             self.stop()
             return SlimTables(None, f"the worker that made them died ({gone})")
@@ -213,6 +236,7 @@ class WorkerProcess:
             if out >= 0:
                 os.close(out)
         self._connection, self._lifeline = ours, lifeline
+        self.last_pid = self._process.pid
 
     def _send(self, task: Task | TablesTask) -> None:
         connection = self._connection
@@ -229,6 +253,9 @@ class WorkerProcess:
             answer = self._receive(WATCH_SECONDS if left is None else max(0.0, min(left, WATCH_SECONDS)))
             if isinstance(answer, TrialResult):
                 return answer
+            if isinstance(answer, Taken):
+                self._taken = True
+                continue
             spent = time.monotonic() - started
             if bounds.max_seconds is not None and spent >= bounds.max_seconds:
                 self.stop()
@@ -237,10 +264,8 @@ class WorkerProcess:
             used = self._resident_bytes()
             if bounds.max_bytes is not None and used > bounds.max_bytes:
                 self.stop()
-                cap = bounds.max_bytes / 2**30
-                reason = (
-                    f"memory cap: the replay used {used / 2**30:.2f} GiB, more than the cap of {cap:.2f} GiB"
-                )
+                size, cap = told_apart(used, bounds.max_bytes)
+                reason = f"memory cap: the replay used {size}, more than the cap of {cap}"
                 return TrialResult(Outcome.INFEASIBLE, reason, seconds=spent)
 
     def _receive(self, timeout: float) -> object:

@@ -100,13 +100,19 @@ class ReplicaCount:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The end of one trial: an outcome with its reason, metrics iff feasible, seconds of wall time spent."""
+    """The end of one trial: an outcome with its reason, metrics iff feasible, seconds of wall time spent.
+
+    ``worker`` is the number of the worker that had it (from 0) and ``pid`` its process; None when no worker
+    was needed.
+    """
 
     outcome: Outcome
     reason: str = ""
     metrics: Metrics | None = None
     traceback: str = ""
     seconds: float = field(default=0.0, compare=False)
+    worker: int | None = field(default=None, compare=False)
+    pid: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.FEASIBLE) != (self.metrics is not None):

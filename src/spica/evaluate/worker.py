@@ -43,6 +43,11 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """The worker has the task and starts with it; until then nothing of it has happened."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One plan to measure, with the folder of a cut-down copy of the tables if there is one. ``warm``: only
     load what the plan needs, by a replay of a single short request."""
@@ -72,14 +77,12 @@ def main(connection_fd: int, lifeline_fd: int, parent_pid: int) -> None:
     while True:
         try:
             task: Task | TablesTask = connection.recv()
-        except (EOFError, OSError):
-            return
-        answer = (
-            replays.run(task) if isinstance(task, Task) else prepare_systems(task.request, task.cache_dir)
-        )
-        try:
+            connection.send(Taken())
+            answer = (
+                replays.run(task) if isinstance(task, Task) else prepare_systems(task.request, task.cache_dir)
+            )
             connection.send(answer)
-        except (BrokenPipeError, ConnectionResetError):
+        except (EOFError, BrokenPipeError, ConnectionResetError):
             return
 
 

@@ -132,7 +132,12 @@ def metrics_from_json(text: str | None) -> Metrics | None:
     return Metrics(data["summary"], data["planner_total_ticks"], replicas)
 
 
-def trial_from_row(row: tuple[str, int, str, str, str, str | None, float]) -> TrialRecord:
-    key, repeat, outcome, reason, traceback, metrics, seconds = row
-    result = TrialResult(Outcome(outcome), reason, metrics_from_json(metrics), traceback, seconds)
-    return TrialRecord(key, result, repeat)
+TrialRow = tuple[str, int, str, str, str, str | None, float, int | None, int | None]
+
+
+def trial_from_row(row: TrialRow) -> TrialRecord:
+    key, repeat, outcome, reason, traceback, metrics, seconds, worker, pid = row
+    found = metrics_from_json(metrics)
+    return TrialRecord(
+        key, TrialResult(Outcome(outcome), reason, found, traceback, seconds, worker, pid), repeat
+    )

@@ -28,7 +28,10 @@ from spica.ledger.records import (
 
 LEDGER_FILE: Final = "run.sqlite"
 NOT_BEGUN_REMEDY: Final = "free some space, or give a folder on another disk (--out DIR), and start again"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+#: The format before: its trials do not say which worker had them. It is read, and brought up to date when the
+#: run is continued.
+_BEFORE_WORKERS: Final = 1
 
 # Times are seconds since the epoch. A trial may exist without a tell (it was committed first), never the
 # reverse.
@@ -43,6 +46,7 @@ CREATE TABLE asks (
 CREATE TABLE trials (
     key TEXT NOT NULL, repeat INTEGER NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
     traceback TEXT NOT NULL, metrics TEXT, seconds REAL NOT NULL, at REAL NOT NULL,
+    worker INTEGER, pid INTEGER,
     PRIMARY KEY (key, repeat)
 ) STRICT;
 CREATE TABLE tells (
@@ -69,6 +73,7 @@ class Ledger:
         self._db = connection
         self._lock = lock
         self._mutex = threading.RLock()
+        self._format = SCHEMA_VERSION
 
     @classmethod
     def create(cls, folder: Path, identity: RunIdentity, *, lock: RunLock | None = None) -> Self:
@@ -120,6 +125,7 @@ class Ledger:
         try:
             ledger = cls(path, _connect(path), lock)
             ledger._check()
+            ledger._bring_up_to_date()
         except BaseException:
             lock.release()
             raise
@@ -201,7 +207,8 @@ class Ledger:
         already."""
         r = trial.result
         row = (trial.key, trial.repeat, r.outcome.value, r.reason, r.traceback, metrics_to_json(r.metrics))
-        self._write("INSERT INTO trials VALUES (?,?,?,?,?,?,?,?)", [(*row, r.seconds, time.time())])
+        rest = (r.seconds, time.time(), r.worker, r.pid)
+        self._write("INSERT INTO trials VALUES (?,?,?,?,?,?,?,?,?,?)", [(*row, *rest)])
 
     def record_tells(self, tells: Sequence[TellRecord]) -> None:
         at = time.time()
@@ -233,9 +240,9 @@ class Ledger:
 
     def trials(self) -> tuple[TrialRecord, ...]:
         """Every finished measurement, in the order of finishing."""
-        rows = self._rows(
-            "SELECT key, repeat, outcome, reason, traceback, metrics, seconds FROM trials ORDER BY rowid"
-        )
+        who = "NULL, NULL" if self._format == _BEFORE_WORKERS else "worker, pid"
+        columns = f"key, repeat, outcome, reason, traceback, metrics, seconds, {who}"
+        rows = self._rows(f"SELECT {columns} FROM trials ORDER BY rowid")
         with self._decoding():
             return tuple(trial_from_row(row) for row in rows)
 
@@ -288,12 +295,25 @@ class Ledger:
         except LedgerError:
             self.close()
             raise
-        if found != str(SCHEMA_VERSION):
+        readable = (_BEFORE_WORKERS, SCHEMA_VERSION)
+        if found not in map(str, readable):
             self.close()
+            formats = " and ".join(map(str, readable))
             raise LedgerError(
-                f"{self.path}: written in format {found}; this version reads format {SCHEMA_VERSION}",
+                f"{self.path}: written in format {found}; this version reads formats {formats}",
                 remedy="use the version of Spica that made it, or start a new run",
             )
+        self._format = int(found)
+
+    def _bring_up_to_date(self) -> None:
+        """Add what the format before did not have; its trials keep it empty."""
+        if self._format == SCHEMA_VERSION:
+            return
+        with self._transaction():
+            self._db.execute("ALTER TABLE trials ADD COLUMN worker INTEGER")
+            self._db.execute("ALTER TABLE trials ADD COLUMN pid INTEGER")
+            self._db.execute(f"UPDATE run SET value = '{SCHEMA_VERSION}' WHERE name = 'schema_version'")
+        self._format = SCHEMA_VERSION
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

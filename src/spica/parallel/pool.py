@@ -264,16 +264,25 @@ def _nothing_viable(
     length = f"for sequences of {facts.max_seq_len:,} tokens"
     if needed is not None:
         window = f"{low} to {request.gpu_budget}" if low > 1 else f"{request.gpu_budget}"
-        lower = "context_length or min_gpu_budget" if low > 1 else "context_length"
+        lower = [
+            n for n, helps in (("context_length", _some_kv(rejected)), ("min_gpu_budget", low > 1)) if helps
+        ]
+        instead = f", or lower {' or '.join(lower)}" if lower else ""
         return NoViableShape(
             f"{who} within {window} GPUs, {length}",
             min_gpus=needed,
-            remedy=f"{needed} GPUs would do: raise gpu_budget, or lower {lower}",
+            remedy=f"{needed} GPUs would do: raise gpu_budget{instead}",
             rejected=rejected,
         )
+    shorter = "lower context_length, or " if _some_kv(everything_rejected) else ""
     closest = max(everything_rejected, key=lambda r: (r.verdict.tokens or 0) if r.verdict else -1)
     return NoViableShape(
         f"{who} at any size up to {ladder()[-1]} GPUs per worker, {length}; closest: {closest}",
-        remedy="lower context_length, or choose another SKU, backend or quantization",
+        remedy=f"{shorter}choose another SKU, backend or quantization",
         rejected=everything_rejected,
     )
+
+
+def _some_kv(rejected: Sequence[RejectedShape]) -> bool:
+    """Whether some shape has room for a KV cache beside its weights, so that shorter sequences would help."""
+    return any(r.verdict is not None and (r.verdict.tokens or 0) > 0 for r in rejected)

@@ -198,11 +198,12 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
         inputs, plan = _prepared(source, options, folder, jobs, evaluator, observer)
         inputs = _less_time(inputs, time.monotonic() - began)
+        # From here on an interrupt is a request, and what there is by then is kept.
+        stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source), lock=owned.lock))
         with writing_in(folder):
             write_beginning(folder, config, plan)
         _warm_up(inputs)
-        stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         result = run_sweep(
             inputs,
             evaluator=evaluator,
@@ -210,6 +211,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
             ledger=ledger,
             observer=observer,
             stop=stop,
+            began=began,
         )
         evaluator.close(kill=True)
         # Still under the lock, and with interrupts deferred: the results so far are always written.
@@ -299,13 +301,15 @@ def _prepared(
 
     say("reading the facts, enumerating what can run")
     prepared = prepare(source.config, folder=folder, jobs=jobs, say=say)
-    say("replaying a tiny candidate of each backend and mode")
     inputs = _inputs(source, prepared, options)
     plans = [inputs.plan(branch, sample) for branch in prepared.plan.branches for sample in probes(branch)]
+    pairs = len({(plan.sample.backend, plan.sample.mode) for plan in plans})
+    say(f"replaying {pairs} tiny candidate{'s' * (pairs != 1)}, one of each backend and mode")
     if plans:
         evaluator.prepare_tables(TablesRequest.of(tuple(plan.sample for plan in plans)))
     with scratch_folder() as scratch:
         verdicts = [v for v in preflight(evaluator, plans, scratch) if not v.ok]
+    say(f"{pairs - len(verdicts)} of {pairs} work")
     if verdicts:
         broken = tuple(f"{v.backend} {v.mode} does not work here: {v.reason}" for v in verdicts)
         prepared = without_pairs(prepared, [(v.backend, v.mode) for v in verdicts])
@@ -395,4 +399,5 @@ def report_run(folder: Path) -> RunReport:
         raise LedgerError(
             f"{folder}: {CONFIG_FILE} is missing", remedy="resume the run, which writes it again"
         )
-    return write_all(folder, load_config(folder / CONFIG_FILE).config)
+    with writing_in(folder):
+        return write_all(folder, load_config(folder / CONFIG_FILE).config)

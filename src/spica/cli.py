@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -47,6 +52,25 @@ JobsOption = Annotated[
 PatternArgument = Annotated[
     str | None, typer.Argument(help="Only names that hold this; * and ? as in a shell.", metavar="[PATTERN]")
 ]
+
+
+@contextmanager
+def _loading(told: str) -> Iterator[None]:
+    """While inside, Ctrl-C ends the process with ``told``: interrupted imports raise all sorts of things, and
+    there is nothing to undo yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        os.write(2, f"{told}\n".encode())
+        os._exit(130)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _version(asked: bool) -> None:
@@ -96,8 +120,9 @@ def sweep(
     as_json: JsonOption = False,
 ) -> None:
     """Search, replay and rank; the results go to a run folder."""
-    from spica.api import RunOptions
-    from spica.commands.sweep import SweepCommand, sweep_command
+    with _loading("interrupted before anything was measured; nothing was written"):
+        from spica.api import RunOptions
+        from spica.commands.sweep import SweepCommand, sweep_command
 
     options = RunOptions(
         out=out,
@@ -122,7 +147,8 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Validate a configuration and show what would be searched; nothing is replayed."""
-    from spica.commands.check import check_command
+    with _loading("interrupted"):
+        from spica.commands.check import check_command
 
     raise typer.Exit(check_command(config, tuple(overrides or ()), verbose, as_json))
 
@@ -130,7 +156,8 @@ def check(
 @app.command()
 def models(pattern: PatternArgument = None, as_json: JsonOption = False) -> None:
     """List the models whose facts ship with the performance database."""
-    from spica.commands.listing import print_models
+    with _loading("interrupted"):
+        from spica.commands.listing import print_models
 
     print_models(pattern, as_json)
 
@@ -138,7 +165,8 @@ def models(pattern: PatternArgument = None, as_json: JsonOption = False) -> None
 @app.command()
 def hardware(pattern: PatternArgument = None, as_json: JsonOption = False) -> None:
     """List the GPU SKUs and the backends with performance data on them."""
-    from spica.commands.listing import print_hardware
+    with _loading("interrupted"):
+        from spica.commands.listing import print_hardware
 
     print_hardware(pattern, as_json)
 
@@ -154,7 +182,8 @@ def predictors(
     as_json: JsonOption = False,
 ) -> None:
     """Score the load predictors on the configuration's trace; nothing else is run."""
-    from spica.commands.predictors import predictors_command
+    with _loading("interrupted"):
+        from spica.commands.predictors import predictors_command
 
     predictors_command(config, tuple(overrides or ()), html, jobs, as_json)
 
@@ -164,7 +193,8 @@ def report(
     run: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")], as_json: JsonOption = False
 ) -> None:
     """Write a run folder's reports again from its ledger, and show the result."""
-    from spica.commands.report import report_command
+    with _loading("interrupted"):
+        from spica.commands.report import report_command
 
     raise typer.Exit(report_command(run, as_json))
 
@@ -174,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without ``argv`` this is the program itself, which may end the process here.
     """
-    from spica.commands.guard import Guard, leave
+    from spica.commands.guard import Guard, leave, underlying
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -182,9 +212,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             app(args=arguments, prog_name="spica", standalone_mode=True)
             sys.stdout.flush()
     except SystemExit as left:
-        if argv is None:
-            leave(left.code)
-        raise
+        cause = underlying(left, KeyboardInterrupt, BrokenPipeError)
+        if cause is None:
+            if argv is None:
+                leave(left.code)
+            raise
+        with Guard() as guard:
+            raise cause from None
     if argv is None:
         leave(guard.code)
     return guard.code

@@ -8,14 +8,19 @@ problem, 130 interrupted.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 EXIT_OK = 0
 EXIT_NOTHING_FEASIBLE = 1
 EXIT_BAD_INPUT = 2
 EXIT_STACK = 3
 EXIT_INTERRUPTED = 130
+
+#: What the disk does, whoever asks it to write.
+DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS})
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -137,3 +142,16 @@ class SweepInterrupted(SpicaError):
     """The user asked the sweep to stop; what was measured so far is in the run folder."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+def unwritable(path: object, error: OSError, *, key: str = "") -> SpicaError:
+    """The error to raise for a file that the user named and that cannot be written: a full or failing disk is
+    a StackError, anything else (no such folder, no permission) the user's input."""
+    why = error.strerror or str(error)
+    if error.errno in DISK_ERRORS - {errno.EROFS}:
+        return StackError(f"cannot write {path}: {why}", remedy="free some space, or name a file elsewhere")
+    return InputError(
+        Problem(
+            f"cannot write {path}: {why}", key, remedy="name a file in a folder that exists and is writable"
+        )
+    )

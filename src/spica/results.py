@@ -15,7 +15,7 @@ Stop = Literal["", "interrupted", "max_minutes"]
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds so far: ``suggesting`` in the optimizer, ``waiting`` for replays with nothing left to suggest,
-    ``evaluating`` summed over all workers, ``wall`` since the sweep started (this process)."""
+    ``evaluating`` summed over all workers, ``wall`` since its preparing began (this process)."""
 
     suggesting: float = 0.0
     waiting: float = 0.0

@@ -20,8 +20,8 @@ import psutil
 from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
 from spica.config.load import dump_yaml
-from spica.errors import InputError, LedgerError, Problem, StackError
-from spica.ledger import DISK_ERRORS, LEDGER_FILE, LOCK_FILE, NOT_BEGUN_REMEDY, Ledger, RunLock
+from spica.errors import DISK_ERRORS, InputError, LedgerError, Problem, StackError
+from spica.ledger import LEDGER_FILE, LOCK_FILE, NOT_BEGUN_REMEDY, Ledger, RunLock
 from spica.report.collect import SPACE_FILE, SUMMARY_FILE
 from spica.report.space import space_json
 from spica.results import SweepResult

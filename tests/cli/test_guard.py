@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spica.cli import main
 from spica.commands.guard import Guard
 from spica.errors import LedgerError, NothingFeasible, StackError, SweepInterrupted
 
@@ -56,9 +58,38 @@ def test_system_exit_passes() -> None:
         raise SystemExit(2)
 
 
+COMMANDS = (["models"], ["hardware", "--json"], ["--version"], ["--help"], ["trace", "synth", "--help"])
+
+
 @pytest.mark.real
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    code = f"{sys.executable} -m spica models | head -1"
-    done = subprocess.run(["sh", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert len(done.stdout.splitlines()) == 1
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_reader_that_has_left_is_no_error(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "spica", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupted_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spica.commands.listing.print_models", interrupted)
+    assert main(["models"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_interrupt_while_modules_are_loaded_has_its_word() -> None:
+    code = (
+        "import os, signal\n"
+        "from spica.cli import _loading\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "with _loading('stopped early'):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped early\n")

@@ -77,8 +77,7 @@ def test_deterministic_leaders_are_not_measured_again_and_it_is_said(tmp_path: P
     result = Setup(tmp_path).with_options(confirm=ConfirmOptions(top=2, repeats=3)).run(evaluator)
     assert len(evaluator.measured) == len(set(evaluator.measured))
     assert result.comparisons == ()
-    ids = ", ".join(c.trial_ids[0] for c in result.candidates[:2])
-    assert any(w.endswith(f"repeat themselves exactly: {ids}") for w in result.warnings)
+    assert any(w.endswith("repeat themselves exactly: rank 1, rank 2") for w in result.warnings)
     assert [s.count for s in result.saved if "round robin" in s.reason] == [6]
 
 
@@ -102,12 +101,14 @@ def test_it_says_when_two_leaders_cannot_be_told_apart(tmp_path: Path) -> None:
     result = made.with_options(confirm=ConfirmOptions(top=3, repeats=3)).run(FakeEvaluator(model=noisy))
     near, far = result.comparisons
     assert not near.distinguishable
-    assert "cannot be told apart" in near.statement
+    assert near.statement.startswith("rank 1 and rank 2 cannot be told apart in throughput")
     assert near.p_value == pytest.approx(
         stats.ttest_ind([2997.5, 3001.5, 3002.5], [2997.0, 3001.0, 3002.0], equal_var=False).pvalue
     )
     assert far.distinguishable
-    assert far.second == next(c for c in result.candidates if c.score < 2500).trial_ids[0]
+    third = next(n for n, c in enumerate(result.candidates, start=1) if c.score < 2500)
+    assert far.second == result.candidates[third - 1].trial_ids[0]
+    assert far.statement.startswith(f"rank 1 and rank {third} differ in throughput")
 
 
 def test_pareto_leaders_are_confirmed_in_every_objective(tmp_path: Path) -> None:

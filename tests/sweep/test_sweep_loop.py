@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from sweep_fakes import (
     BUDGET,
+    IDENTITY,
     IN_FLIGHT,
     FakeBranch,
     FakeEvaluator,
@@ -23,6 +25,7 @@ from spica.parallel.shapes import Mode
 from spica.ranking import hypervolume
 from spica.sample import Sample
 from spica.score import Scoring
+from spica.sweep import run_sweep
 from spica.sweep.events import (
     BestImproved,
     BranchStopped,
@@ -246,3 +249,25 @@ def test_observers_see_phases_rounds_and_improvements(tmp_path: Path) -> None:
     assert [e.done for e in replays] == list(range(1, 33))
     assert all(e.done <= e.total for e in replays)
     assert replays[-1].total == 32
+
+
+def test_a_branch_is_said_to_stop_after_its_last_round_is_reported(tmp_path: Path) -> None:
+    seen = Recorded()
+    Setup(tmp_path, (FakeBranch("agg"),)).with_options(max_rounds=2).run(observer=seen)
+    ends = [e for e in seen.events if isinstance(e, RoundFinished | BranchStopped)]
+    assert [type(e) for e in ends] == [RoundFinished, RoundFinished, BranchStopped]
+
+
+def test_the_wall_time_starts_when_preparing_began(tmp_path: Path) -> None:
+    made = Setup(tmp_path, (FakeBranch("agg"),)).with_options(max_rounds=1)
+    evaluator = FakeEvaluator()
+    with Ledger.create(tmp_path, IDENTITY) as ledger:
+        result = run_sweep(
+            made.inputs,
+            evaluator=evaluator,
+            optimizer_factory=made.factory,
+            ledger=ledger,
+            began=time.monotonic() - 1000.0,
+        )
+    evaluator.close()
+    assert 1000.0 <= result.timings.wall < 1200.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spica.errors import StackError, TraceError
+from spica.errors import InputError, TraceError
 from spica.traces.info import distribution, nice_window, reused_tokens, trace_info, trace_warnings
 from spica.traces.model import Request, Trace
 from spica.traces.read import read_trace
@@ -51,10 +51,10 @@ def test_sessions_that_are_labels_are_not_written(tmp_path: Path) -> None:
 
 
 def test_writing_fails_without_leaving_anything(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="cannot write"):
+    with pytest.raises(InputError, match="cannot write"):
         write_mooncake(even(1), tmp_path / "none" / "t.jsonl")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(StackError, match="cannot make the folder"):
+    with pytest.raises(InputError, match="cannot write"):
         prepare_replay_file(even(1), tmp_path / "file" / "sub")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
 
@@ -198,6 +198,7 @@ def test_warnings() -> None:
     slow = even(100, 1000.0)  # 1 token each: 0.05 s of 1 s
     assert "load is very low" in trace_warnings(slow, False)[0]
     assert trace_warnings(slow, False, arrival_speedup_ratio=50.0) == ()
+    assert trace_warnings(slow, False, arrivals_ignored=True) == ()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -50,6 +50,7 @@ class Guard:
             return EXIT_INTERRUPTED
         if isinstance(error, BrokenPipeError):
             # Nobody reads on; point stdout elsewhere so that the interpreter's last flush does not fail too.
+            sys.stdout = sys.__stdout__ or sys.stdout  # not a library's wrapper
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_OK
         if isinstance(error, ImportError):
@@ -64,6 +65,15 @@ class Guard:
         if not self.debug:
             _say(f"    this is a fault of spica; the details are in {_crash_log(error)}")
         return EXIT_STACK
+
+
+def underlying(error: BaseException, *kinds: type[BaseException]) -> BaseException | None:
+    """The first of ``kinds`` in whose handling ``error`` was raised. Libraries turn an interrupt, or a reader
+    that has gone, into a SystemExit of their own."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, kinds):
+        at = at.__cause__ or at.__context__
+    return at
 
 
 def leave(code: object) -> None:

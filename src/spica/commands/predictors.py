@@ -10,6 +10,7 @@ from rich.text import Text
 
 from spica.commands.console import err, out, print_json
 from spica.config.load import load_config
+from spica.errors import unwritable
 from spica.evaluate.pool import default_jobs
 from spica.planner.predictor_plot import predictor_plot
 from spica.planner.predictor_sweep import LossRow, PredictorSweepResult
@@ -37,7 +38,10 @@ def predictors_command(
     else:
         _show(result)
     if html is not None:
-        write_text(html, predictor_plot(result))
+        try:
+            write_text(html, predictor_plot(result))
+        except OSError as error:
+            raise unwritable(html, error, key="--html") from None
         err().print(f"plot in {html}")
 
 

@@ -33,7 +33,8 @@ def sweep_command(command: SweepCommand) -> int:
             done = run(source, command.options, live)
     except KeyboardInterrupt:
         # Once the search runs, an interrupt is no exception but a request, see ``spica.sweep.interrupts``.
-        raise SweepInterrupted("interrupted before the search began; nothing was measured") from None
+        kept = "nothing was written" if command.options.resume is None else "the run is as it was"
+        raise SweepInterrupted(f"interrupted before anything was measured; {kept}") from None
     show(done, command.as_json)
     raise_if_interrupted(done.result, str(done.folder))
     return EXIT_OK if done.result.candidates else EXIT_NOTHING_FEASIBLE

@@ -1,12 +1,11 @@
 """The durable record of a run: one SQLite file in the run folder. See ``docs/runs.md``."""
 
-from spica.ledger.faults import DISK_ERRORS, writing_in
+from spica.ledger.faults import writing_in
 from spica.ledger.lock import LOCK_FILE, RunLock
 from spica.ledger.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 from spica.ledger.store import LEDGER_FILE, NOT_BEGUN_REMEDY, SCHEMA_VERSION, Ledger
 
 __all__ = [
-    "DISK_ERRORS",
     "LEDGER_FILE",
     "LOCK_FILE",
     "NOT_BEGUN_REMEDY",

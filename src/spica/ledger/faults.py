@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-from spica.errors import LedgerError, SpicaError, StackError
+from spica.errors import DISK_ERRORS, LedgerError, SpicaError, StackError
 
 _DISK_FULL_REMEDY = (
     "free some space (or move the run folder to a larger disk) and continue with "
@@ -35,10 +33,6 @@ def explain(error: sqlite3.Error, path: Path) -> SpicaError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return LedgerError(f"{path}: another program holds it: {error}", remedy="close that program first")
     return LedgerError(f"{path}: {error}")
-
-
-#: What the disk does, whoever asks it to write.
-DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS})
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from spica.report.charts import front_chart, per_gpu, per_user, progress_chart, tradeoff_chart, volume_chart
 from spica.report.data import Leader, NotSearched, RunReport
-from spica.report.insight import KnobEffect, knob_effects, why_best
+from spica.report.insight import KnobEffect, knob_effects, why_best, why_none
 from spica.report.numbers import (
     MEASURES,
     batching_text,
@@ -60,7 +60,7 @@ def report_html(report: RunReport) -> str:
 def _best(report: RunReport) -> Iterable[str]:
     best = report.best
     if best is None:
-        yield '<div class="best"><div class="value">No candidate was feasible</div></div>'
+        yield f'<div class="best"><div class="value">{escape(why_none(report))}</div></div>'
     else:
         kind = "Balanced point of the front" if report.scoring.is_pareto else "Best deployment"
         reasons = "".join(f"<li>{escape(line)}</li>" for line in why_best(report))

@@ -14,6 +14,9 @@ from spica.report.numbers import candidate_text, number, values_text
 DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
 
 
+#: What ended a sweep early, in words.
+_STOPS = {"interrupted": "the sweep was interrupted", "max_minutes": "the time was up"}
+
 #: More changed settings than this are not listed one by one.
 MOST_CHANGES = 5
 
@@ -63,6 +66,16 @@ def _effect(knob: str, groups: dict[str, list[float]], up: bool) -> KnobEffect:
     top, bottom = values[0].best, values[-1].best
     gap = abs(top - bottom) / max(abs(top), abs(bottom)) if top != bottom else 0.0
     return KnobEffect(knob, tuple(values), gap)
+
+
+def why_none(report: RunReport) -> str:
+    """Why there is no best candidate."""
+    if report.leaders:
+        return "No request of any candidate met the SLA."
+    why = _STOPS.get(report.extras.stop)
+    if why is not None and not any(trial.order for trial in report.trials):
+        return f"Nothing was measured: {why} before the first replay had ended."
+    return "No candidate was feasible."
 
 
 def why_best(report: RunReport) -> tuple[str, ...]:

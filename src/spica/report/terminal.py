@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spica.report.data import Leader, RunReport
-from spica.report.insight import why_best
+from spica.report.insight import why_best, why_none
 from spica.report.numbers import (
     MEASURES,
     batching_text,
@@ -90,7 +90,7 @@ def _below(report: RunReport, top: int) -> Iterator[str]:
     yield ""
     best = report.best
     if best is None:
-        yield "No candidate was feasible."
+        yield why_none(report)
     else:
         mark = " (* in the table)" if report.scoring.is_pareto else ""
         yield f"Best{mark}: {values_text(best.values, report.objectives)}"

@@ -120,15 +120,17 @@ def equal_means_p(a: Spread, b: Spread) -> float:
     return float(2 * stdtr(freedom, -difference / math.sqrt(error)))
 
 
-def comparisons(best: Sequence[Candidate], scoring: Scoring) -> tuple[Comparison, ...]:
+def comparisons(
+    best: Sequence[Candidate], scoring: Scoring, name: Callable[[Candidate], str]
+) -> tuple[Comparison, ...]:
     """What the repeats say about pairs of leaders: the first against each other one, or, of a front, all
-    pairs.
+    pairs. ``name`` is what a candidate goes by where results are shown.
 
     Pairs in which neither was re-measured are left out, and so are pairs with a single noisy measurement.
     """
     pairs = combinations(best, 2) if scoring.is_pareto else [(best[0], other) for other in best[1:]]
     return tuple(
-        _compare(a, b, scoring)
+        _compare(a, b, scoring, f"{name(a)} and {name(b)}")
         for a, b in pairs
         if (a.spread or b.spread) and _known_well(a) and _known_well(b)
     )
@@ -138,7 +140,7 @@ def _known_well(candidate: Candidate) -> bool:
     return candidate.repeats > 1 or repeats_itself(candidate.sample)
 
 
-def _compare(a: Candidate, b: Candidate, scoring: Scoring) -> Comparison:
+def _compare(a: Candidate, b: Candidate, scoring: Scoring, who: str) -> Comparison:
     chances = {
         name: equal_means_p(x, y)
         for name, x, y in zip(scoring.targets, _spreads(a), _spreads(b), strict=True)
@@ -146,10 +148,9 @@ def _compare(a: Candidate, b: Candidate, scoring: Scoring) -> Comparison:
     objective = min(chances, key=lambda name: chances[name])
     p_value = chances[objective]
     differ = p_value < SIGNIFICANCE
-    first, second = a.trial_ids[0], b.trial_ids[0]
     verb = "differ" if differ else "cannot be told apart"
-    statement = f"{first} and {second} {verb} in {objective} (p = {p_value:.2g})"
-    return Comparison(first, second, objective, p_value, differ, statement)
+    statement = f"{who} {verb} in {objective} (p = {p_value:.2g})"
+    return Comparison(a.trial_ids[0], b.trial_ids[0], objective, p_value, differ, statement)
 
 
 def _spreads(candidate: Candidate) -> tuple[Spread, ...]:

@@ -15,6 +15,8 @@ from spica.results import SweepResult
 
 #: The most that killing the workers may delay the end after a second interrupt.
 KILL_SECONDS: Final = 2.0
+#: Interrupts before the search after which nothing is undone any more.
+PATIENCE: Final = 3
 
 
 class StopFlag:
@@ -65,16 +67,28 @@ def stop_on_interrupt(
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """While inside, SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that what has been begun is undone.
-    Only in the main thread, as above."""
+    """While inside, the first SIGINT or SIGTERM raises KeyboardInterrupt, so that what has been begun is
+    undone; the second one does not disturb that, the third ends the process at once. Only in the main thread,
+    as above."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    struck = 0
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        nonlocal struck
+        struck += 1
+        if struck == 1:
+            raise KeyboardInterrupt
+        if struck == PATIENCE:
+            os._exit(EXIT_INTERRUPTED)
+
+    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def raise_if_interrupted(result: SweepResult, folder: str) -> None:
@@ -83,7 +97,9 @@ def raise_if_interrupted(result: SweepResult, folder: str) -> None:
     For after the results so far have been written.
     """
     if result.stop == "interrupted":
+        found = len(result.candidates)
+        what = f"interrupted; {found} measured candidate{'s' * (found != 1)} in {folder}"
         raise SweepInterrupted(
-            f"interrupted; {len(result.candidates)} measured candidates are in {folder}",
+            what if found else f"interrupted before any candidate was measured; the run is in {folder}",
             remedy=f"continue with: spica sweep --resume {folder}",
         )

@@ -123,8 +123,8 @@ class Search:
             if not current.waiting:
                 break
         state.closed += 1
-        self._stop_if_due(state, current)
         self._report(state, current)
+        self._stop_if_due(state, current)
 
     def _stop_if_due(self, state: BranchState, current: Round) -> None:
         if state.stopped:

@@ -33,6 +33,7 @@ class Progress:
     """Events in the order in which things happen; of a resumed run's recorded trials too.
 
     ``evaluating``: seconds of all replays so far. ``remaining``: the most replays there can still be.
+    ``began``: when the wall time starts (None: now).
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Progress:
         *,
         evaluating: Callable[[], float],
         remaining: Callable[[], int],
+        began: float | None = None,
     ) -> None:
         self._observer = observer
         self._scoring = scoring
@@ -49,7 +51,7 @@ class Progress:
         self._remaining = remaining
         self._expected: dict[MeasurementId, _Expected] = {}
         self._front: list[Point] = []
-        self._started = time.monotonic()
+        self._started = time.monotonic() if began is None else began
         self._suggesting = 0.0
         self._waiting = 0.0
         self.done = 0

@@ -35,18 +35,21 @@ def run_sweep(
     ledger: Ledger,
     observer: SweepObserver | None = None,
     stop: StopFlag | None = None,
+    began: float | None = None,
 ) -> SweepResult:
     """Search every branch, confirm the leaders, and return what was found.
 
     A ledger with a past is continued: nothing in it is measured or suggested again, and the result is that
     of the uninterrupted run. A sweep stopped by ``stop`` or by its time budget returns what it has so far
     (``SweepResult.stop`` says so) after ending the evaluator's workers; otherwise closing the evaluator is
-    the caller's affair.
+    the caller's affair. ``began`` is when preparing it began (``time.monotonic``), for the wall time.
 
     Raises StackError (disk full, evaluator broken) and LedgerError (record damaged, or it does not fit the
     inputs); the run can be resumed afterwards.
     """
-    sweep = _Sweep(inputs, evaluator, optimizer_factory, ledger, observer or Silent(), stop or StopFlag())
+    sweep = _Sweep(
+        inputs, evaluator, optimizer_factory, ledger, observer or Silent(), stop or StopFlag(), began
+    )
     return sweep.run()
 
 
@@ -59,6 +62,7 @@ class _Sweep:
         ledger: Ledger,
         observer: SweepObserver,
         stop: StopFlag,
+        began: float | None,
     ) -> None:
         self._inputs = inputs
         self._ledger = ledger
@@ -69,6 +73,7 @@ class _Sweep:
             inputs.scoring,
             evaluating=lambda: self._measurer.seconds,
             remaining=self._remaining,
+            began=began,
         )
         minutes = inputs.options.max_minutes
         deadline = math.inf if minutes is None else time.monotonic() + 60.0 * minutes

@@ -77,6 +77,13 @@ def result(
         front = pareto_front(eligible, scoring.maximize, lambda c: c.objectives, lambda c: c.key)
     at = knee([c.objectives for c in front], scoring.maximize)
     top = inputs.options.confirm.top
+    places = {c.key: n for n, c in enumerate(front or ranked, start=1)}
+
+    def name(candidate: Candidate) -> str:
+        """Its rank, as the results are listed; the trial for what is not on the front."""
+        place = places.get(candidate.key)
+        return candidate.trial_ids[0] if place is None else f"rank {place}"
+
     reference = reference_point(search.points, scoring.maximize)
     return SweepResult(
         scoring=scoring,
@@ -90,8 +97,8 @@ def result(
         saved=_saved(states, exact, inputs.options.confirm.repeats),
         hypervolumes=_volumes(search, scoring) if scoring.is_pareto else (),
         reference=reference if scoring.is_pareto else (),
-        comparisons=comparisons(leaders(found, scoring, top), scoring) if top and found else (),
-        warnings=(*inputs.warnings, *_warnings(found, eligible, exact)),
+        comparisons=comparisons(leaders(found, scoring, top), scoring, name) if top and found else (),
+        warnings=(*inputs.warnings, *_warnings(found, eligible, [name(c) for c in exact])),
         dropped=inputs.dropped,
         stop=stop,
     )
@@ -180,7 +187,7 @@ def _volumes(search: Search, scoring: Scoring) -> tuple[RoundVolume, ...]:
 
 
 def _warnings(
-    found: Sequence[Candidate], eligible: Sequence[Candidate], exact: Sequence[Candidate]
+    found: Sequence[Candidate], eligible: Sequence[Candidate], exact: Sequence[str]
 ) -> tuple[str, ...]:
     lines = []
     if found and not eligible:
@@ -188,6 +195,7 @@ def _warnings(
             "no request of any candidate met the SLA: loosen it, lower the load, or raise the GPU budget"
         )
     if exact:
-        names = ", ".join(c.trial_ids[0] for c in exact)
-        lines.append(f"not measured again, because their replays repeat themselves exactly: {names}")
+        lines.append(
+            f"not measured again, because their replays repeat themselves exactly: {', '.join(exact)}"
+        )
     return tuple(lines)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from spica.errors import StackError
+from spica.errors import unwritable
 from spica.traces.collect import MAX_HASH
 from spica.traces.model import MOONCAKE_BLOCK, Request, Trace, TraceNote, block_count
 
@@ -103,7 +103,7 @@ def _row(request: Request, closed: bool, first_turn: bool) -> dict[str, object]:
 def replacing(path: Path) -> Iterator[io.TextIOWrapper]:
     """A text file that takes ``path``'s place only when all of it was written; gzip for a name in ``.gz``.
 
-    StackError when it cannot be written (no permission, no such folder, a full disk).
+    InputError when it cannot be written (no permission, no such folder), StackError for a full disk.
     """
     temporary = ""
     try:
@@ -116,10 +116,7 @@ def replacing(path: Path) -> Iterator[io.TextIOWrapper]:
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except OSError as error:
-        raise StackError(
-            f"cannot write {path}: {error.strerror or error}",
-            remedy="name a file in a folder that exists, is writable and has room",
-        ) from None
+        raise unwritable(path, error) from None
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
@@ -132,7 +129,7 @@ def write_mooncake(trace: Trace, path: str | Path, *, block_size: int | None = N
     number of tokens per hash id in the file (default: the trace's own). Session ids and delays are written
     only for closed sessions, because the replay holds a turn back until the answer to the one before it.
     Rows without hash ids are written without; :func:`fill_hash_ids` first makes a file the replay takes.
-    StackError when the file cannot be written.
+    InputError or StackError when the file cannot be written.
     """
     path = Path(path)
     if block_size is not None:
@@ -159,5 +156,5 @@ def prepare_replay_file(trace: Trace, out_dir: str | Path, *, block_size: int = 
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StackError(f"cannot make the folder {out_dir}: {error.strerror or error}") from None
+        raise unwritable(out_dir, error) from None
     return write_mooncake(fill_hash_ids(regroup_blocks(trace, block_size)), out_dir / REPLAY_FILE)

@@ -1,0 +1,126 @@
+"""Interrupts before the search: one line, nothing left behind; and a run stopped before any result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import SMALL
+
+from spica.api import RunOptions, run, source_of
+from spica.report.terminal import result_view
+from spica.sweep import StopFlag, terminate_as_interrupt
+from spica.sweep.events import PhaseChanged, SweepEvent
+
+TOLD = "interrupted before anything was measured; nothing was written"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("line", ["enumerating", "tiny candidate"])
+def test_before_the_search_nothing_is_left(tmp_path: Path, number: int, line: str) -> None:
+    config, scratch = tmp_path / "small.yaml", tmp_path / "tmp"
+    config.write_text(SMALL)
+    scratch.mkdir()
+    command = [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(tmp_path / "new" / "run")]
+    environment = os.environ | {"TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as sweep:
+        assert sweep.stderr is not None
+        for said in sweep.stderr:
+            if line in said:
+                break
+        family = psutil.Process(sweep.pid).children(recursive=True)
+        sweep.send_signal(number)
+        rest = sweep.stderr.read()
+    assert sweep.returncode == 130
+    assert rest.splitlines()[-1] == f"error: {TOLD}"
+    assert "Traceback" not in rest
+    assert {p.name for p in tmp_path.iterdir()} == {"small.yaml", "tmp"}
+    assert [p.name for p in scratch.iterdir() if p.name.startswith("spica")] == []
+    _, left = psutil.wait_procs(family, timeout=10)
+    assert left == []
+
+
+@pytest.mark.real
+def test_killed_in_the_preflight_no_worker_stays_and_the_folder_can_be_used(tmp_path: Path) -> None:
+    config, run_folder = tmp_path / "small.yaml", tmp_path / "run"
+    config.write_text(SMALL)
+    command = [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(run_folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as sweep:
+        assert sweep.stderr is not None
+        for said in sweep.stderr:
+            if "tiny candidate" in said:
+                break
+        family = psutil.Process(sweep.pid).children(recursive=True)
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        sweep.kill()
+    assert (second.returncode, second.stdout) == (2, "")
+    assert second.stderr.startswith(f"error: {run_folder} is in use by process {sweep.pid}")
+    assert family, "there were workers"
+    _, left = psutil.wait_procs(family, timeout=10)
+    assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+
+
+class At:
+    """Calls ``act`` when a phase begins."""
+
+    def __init__(self, phase: str, act: Callable[[], None]) -> None:
+        self.phase, self.act = phase, act
+        self.lines: list[str] = []
+        self.times: list[float] = []
+
+    def on_event(self, event: SweepEvent) -> None:
+        if isinstance(event, PhaseChanged):
+            self.lines.append(event.detail)
+            if event.phase in ("preflight", self.phase):
+                self.times.append(time.monotonic())
+            if event.phase == self.phase:
+                self.act()
+
+
+@pytest.mark.real
+def test_stopped_before_any_result_it_does_not_speak_of_feasibility(tmp_path: Path) -> None:
+    config, stop = tmp_path / "small.yaml", StopFlag()
+    config.write_text(SMALL)
+    observer = At("searching", stop.request)
+    options = RunOptions(out=tmp_path / "run")
+    done = run(source_of(config, options), options, observer, stop)
+    assert done.result.stop == "interrupted"
+    assert "replaying 1 tiny candidate, one of each backend and mode" in observer.lines
+    assert "1 of 1 work" in observer.lines
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=(tmp_path / "shown").open("w"))
+    console.print(result_view(done.report))
+    text = console.export_text()
+    console.file.close()
+    assert "Nothing was measured: the sweep was interrupted before the first replay had ended." in text
+    assert "feasible" not in text
+    assert "Nothing was measured" in (tmp_path / "run" / "report.html").read_text()
+    assert done.result.timings.wall >= observer.times[-1] - observer.times[0], "preparing counts"
+
+
+def test_the_first_interrupt_is_raised_and_the_second_lets_the_undoing_go_on() -> None:
+    undone = []
+
+    def work() -> None:
+        with terminate_as_interrupt():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                undone.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert undone == [True]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

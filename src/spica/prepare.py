@@ -174,8 +174,12 @@ def _trace_warnings(config: SmartSearchConfig, trace: Trace | None) -> tuple[str
 
     notes = tuple(f"trace: {note}" for note in trace.notes)
     searched = "kv_router" in config.search_space.router_mode
-    speedup = config.workload.arrival_speedup_ratio
-    return notes + trace_warnings(trace, searched, arrival_speedup_ratio=speedup)
+    return notes + trace_warnings(
+        trace,
+        searched,
+        arrival_speedup_ratio=config.workload.arrival_speedup_ratio,
+        arrivals_ignored=config.workload.replay_concurrency is not None,
+    )
 
 
 def scoring_of_goal(config: SmartSearchConfig) -> Scoring:

@@ -202,7 +202,9 @@ def test_winners_are_sensible_on_a_day_and_on_bursts() -> None:
     page = predictor_plot(rough)
     assert page.count("<!doctype html>") == 1
     assert "kalman_default_log1p (" in page
-    assert "Interval 600 s" in page
+    assert "Every 600 s: kalman_default_log1p" in page
+    assert f'<td class="n">{best.loss:.4g}</td>' in page
+    assert page.count('tokens"') >= 2  # the units of the lengths' axes
 
 
 def _loss(result: PredictorSweepResult, name: str) -> float:

@@ -186,12 +186,17 @@ def trace_info(trace: Trace, context_lengths: Sequence[int] = CONTEXT_LENGTHS) -
 
 
 def trace_warnings(
-    trace: Trace, router_knobs_searched: bool, *, arrival_speedup_ratio: float = 1.0
+    trace: Trace,
+    router_knobs_searched: bool,
+    *,
+    arrival_speedup_ratio: float = 1.0,
+    arrivals_ignored: bool = False,
 ) -> tuple[str, ...]:
     """What a sweep over this trace should be told before it starts; empty when nothing is amiss.
 
     Router knobs without prefix information (nothing to route by), and a load so low that requests hardly
-    overlap even on a very slow server, so that every candidate serves each of them alone.
+    overlap even on a very slow server, so that every candidate serves each of them alone. The latter only
+    where arrival times count (``arrivals_ignored``: the replay keeps a number of requests in flight).
     """
     found: list[str] = []
     bare = sum(r.hash_ids is None for r in trace.requests)
@@ -208,7 +213,7 @@ def trace_warnings(
     elif router_knobs_searched and reused_tokens(trace) == 0:
         found.append("router knobs are searched, but no two requests of the trace share a prefix")
     in_flight = trace_info(trace).slow_in_flight
-    if in_flight is not None and in_flight * arrival_speedup_ratio < 1:
+    if not arrivals_ignored and in_flight is not None and in_flight * arrival_speedup_ratio < 1:
         found.append(
             f"the load is very low: on a slow server ({SLOW_DECODE_TOK_S:g} tok/s per request) "
             f"{in_flight * arrival_speedup_ratio:.2g} requests would be in flight on average, so throughput "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from spica.page import page, table
 from spica.traces.info import PERCENTILES, Distribution, TraceInfo
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def _facts(info: TraceInfo) -> list[tuple[str, str]]:
             reuse += f" ({info.requests - info.rows_with_hashes} rows say nothing)"
     facts = [
         ("format", info.format),
-        ("requests", f"{info.requests}"),
+        ("requests", f"{info.requests:,}"),
         ("span", f"{info.span_s:.3f} s"),
         ("rate", rate),
-        ("prompt tokens", f"{info.prompt_tokens}"),
-        ("output tokens", f"{info.output_tokens}"),
+        ("prompt tokens", f"{info.prompt_tokens:,}"),
+        ("output tokens", f"{info.output_tokens:,}"),
         ("prefix reuse", reuse),
         ("burstiness", burst),
     ]
@@ -87,34 +88,52 @@ def render_info(info: TraceInfo) -> RenderableType:
     return Group(facts, Text(), tables, picture, *notes)
 
 
-def trace_html(trace: Trace, info: TraceInfo) -> str:
-    """A page that needs no network: arrivals and tokens over time, and the two length histograms."""
-    from html import escape
-
+def _figure(trace: Trace, info: TraceInfo) -> Any:
     from plotly.subplots import make_subplots
 
     origin = trace.requests[0].arrival_ms
     asked = [0] * len(info.counts)
     for row in trace.requests:
         asked[int((row.arrival_ms - origin) / (info.window_s * 1000))] += row.total_tokens
-    times = [i * info.window_s for i in range(len(info.counts))]
+    times = [(i + 0.5) * info.window_s for i in range(len(info.counts))]
     titles = (
         f"requests per {info.window_s:g} s",
-        f"tokens asked for per {info.window_s:g} s",
-        "prompt tokens",
-        "output tokens",
+        f"tokens asked for (prompt and output) per {info.window_s:g} s",
+        "prompt lengths",
+        "output lengths",
     )
-    figure = make_subplots(rows=2, cols=2, subplot_titles=titles)
+    figure = make_subplots(rows=2, cols=2, subplot_titles=titles, vertical_spacing=0.16)
     figure.add_bar(x=times, y=list(info.counts), row=1, col=1)
     figure.add_bar(x=times, y=asked, row=1, col=2)
     figure.add_histogram(x=[r.input_length for r in trace.requests], nbinsx=50, row=2, col=1)
     figure.add_histogram(x=[r.output_length for r in trace.requests], nbinsx=50, row=2, col=2)
-    figure.update_layout(showlegend=False, height=800, template="plotly_white", bargap=0.05)
-    facts = "\n".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _facts(info))
-    notes = "\n".join(f"<li>{escape(note)}</li>" for note in info.notes)
-    name = escape(info.source)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title></head>\n<body>\n'
-        f"<h1>{name}</h1>\n<table>\n{facts}\n</table>\n<ul>\n{notes}\n</ul>\n"
-        f"{figure.to_html(full_html=False, include_plotlyjs=True)}\n</body></html>\n"
+    for column in (1, 2):
+        figure.update_xaxes(title_text="seconds after the first arrival", row=1, col=column)
+        figure.update_xaxes(title_text="tokens", row=2, col=column)
+        figure.update_yaxes(title_text="requests", row=2, col=column)
+    figure.update_yaxes(title_text="requests", row=1, col=1)
+    figure.update_yaxes(title_text="tokens", row=1, col=2)
+    figure.update_layout(
+        showlegend=False, height=760, template="plotly_white", bargap=0.05, margin={"t": 60, "l": 70, "r": 20}
     )
+    return figure
+
+
+def trace_html(trace: Trace, info: TraceInfo) -> str:
+    """A page that needs no network: the facts, arrivals and tokens over time, and the length histograms."""
+    from html import escape
+
+    lengths = [(label, *values) for label, values in _length_rows(info)]
+    fits = [(f"{length:,}", f"{100 * share:.1f}%") for length, share in info.fits]
+    notes = "\n".join(f"<li>{escape(note)}</li>" for note in info.notes)
+    parts = (
+        table(_facts(info), texts=2),
+        f"<ul>\n{notes}\n</ul>" if notes else "",
+        _figure(trace, info).to_html(full_html=False, include_plotlyjs=True),
+        '<div class="side"><div><h2>Tokens per request</h2>',
+        table(lengths, ("", *(name for name, _ in _lengths(info)))),
+        "</div><div><h2>Requests that fit a context length</h2>",
+        table(fits, ("context, tokens", "fit")),
+        "</div></div>",
+    )
+    return page(info.source, "\n".join(parts))

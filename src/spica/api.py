@@ -15,11 +15,11 @@ from typing import Any, Final
 from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
 from spica.config.load import LoadedConfig, config_from_mapping, dump_resolved, dump_yaml, load_config
-from spica.errors import InputError, LedgerError, Problem
+from spica.errors import ConfigError, InputError, LedgerError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
-from spica.ledger import Ledger, RunIdentity, writing_in
+from spica.ledger import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
 from spica.optimize import make_optimizer, warm_up
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
 from spica.report.collect import collect
@@ -52,9 +52,9 @@ from spica.versions import stack_versions
 
 #: A study's first suggestions are space-filling, and need no model.
 SEEDS: Final = 8
+#: More minutes, or GiB, than anybody has.
+MOST: Final = 1e6
 _TRACE_DIGEST: Final = "trace_sha256"
-_WARM_UP: Final = "spica-warm-up"
-_COMPILE_SECONDS: Final = 60.0
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
 
@@ -119,6 +119,9 @@ def run_smart_search(
     Needs no ``__main__`` guard and works in a notebook. Raises a SpicaError for bad input, a stack that does
     not work, or nothing viable; an interrupted sweep returns what it has (``result.stop``).
     """
+    for name, value in (("memory_gb", memory_gb), ("max_minutes", max_minutes)):
+        if value is not None and not 0 < value < MOST:
+            raise InputError(Problem(f"{value} is no number above 0 and below {MOST:,.0f}", name))
     options = RunOptions(
         out=None if out is None else Path(out),
         jobs=jobs,
@@ -129,9 +132,7 @@ def run_smart_search(
         resume=None if resume is None else Path(resume),
         force=force,
     )
-    result = run(source_of(config, options), options, observer or Silent()).result
-    _let_warm_up_end()
-    return result
+    return run(source_of(config, options), options, observer or Silent()).result
 
 
 def source_of(config: Config | None, options: RunOptions) -> Source:
@@ -148,7 +149,9 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
             recorded = ledger.identity()
         text = recorded.config_text
         if not (options.resume / CONFIG_FILE).exists():
-            write_text(options.resume / CONFIG_FILE, dump_yaml(_recorded_config(recorded)))
+            made = dump_yaml(_recorded_config(options.resume, recorded))
+            with writing_in(options.resume):
+                write_text(options.resume / CONFIG_FILE, made)
         loaded = load_config(options.resume / CONFIG_FILE, options.overrides)
         return _seeded(
             Source(loaded.config, options.resume.name, text, loaded.warnings, loaded), options.seed
@@ -164,10 +167,16 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
     return _seeded(Source(made, "sweep", dump_yaml(made)), options.seed)
 
 
-def _recorded_config(identity: RunIdentity) -> SmartSearchConfig:
-    """The configuration of a run that was killed between its record's beginning and its first file."""
-    resolved = json.loads(identity.config_json)
-    return config_from_mapping({name: block for name, block in resolved.items() if name != _TRACE_DIGEST})
+def _recorded_config(folder: Path, identity: RunIdentity) -> SmartSearchConfig:
+    """The configuration of a run that was killed between its record's beginning and its first file.
+
+    Raises LedgerError when it is none.
+    """
+    try:
+        resolved = dict(json.loads(identity.config_json))
+        return config_from_mapping({name: block for name, block in resolved.items() if name != _TRACE_DIGEST})
+    except (ConfigError, TypeError, ValueError) as error:
+        raise corrupted(folder / LEDGER_FILE, f"its configuration is none: {error}") from None
 
 
 def _seeded(source: Source, seed: int | None) -> Source:
@@ -203,7 +212,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source), lock=owned.lock))
         with writing_in(folder):
             write_beginning(folder, config, plan)
-        _warm_up(inputs)
+        stack.enter_context(_warming_up(inputs))
         result = run_sweep(
             inputs,
             evaluator=evaluator,
@@ -370,26 +379,29 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
     )
 
 
-def _warm_up(inputs: SweepInputs) -> None:
+@contextmanager
+def _warming_up(inputs: SweepInputs) -> Iterator[None]:
     """Import what the reports need, and compile the optimizer's model unless the sweep is too short to use
-    one; in the background, and one after the other: both import much of the same."""
+    one; in the background, and one after the other: both import much of the same.
+
+    Not in a daemon thread: the interpreter must not be taken down while the compiler runs, so a script's end
+    waits for what is being compiled. The command line does not, see ``spica.commands.guard.leave``.
+    """
     sweep = inputs.options
     compiles = sweep.max_rounds * sweep.candidates_per_round > SEEDS
+    over = threading.Event()
 
     def work() -> None:
         preload()
         for branch in inputs.branches if compiles else ():
-            warm_up(inputs.study(branch))
+            if not over.is_set():
+                warm_up(inputs.study(branch))
 
-    threading.Thread(target=work, name=_WARM_UP, daemon=True).start()
-
-
-def _let_warm_up_end() -> None:
-    """Wait a little for the compiler, in which a script's interpreter would be taken down at its end. The
-    command line need not wait, see ``spica.commands.guard.leave``."""
-    for thread in threading.enumerate():
-        if thread.name == _WARM_UP:
-            thread.join(_COMPILE_SECONDS)
+    threading.Thread(target=work, name="spica-warm-up").start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def report_run(folder: Path) -> RunReport:

@@ -111,11 +111,13 @@ def sweep(
         bool, typer.Option("--force", help="Resume although config or versions differ.")
     ] = False,
     max_minutes: Annotated[
-        float | None, typer.Option(metavar="M", min=0.0, help="Stop asking after so many minutes.")
+        float | None, typer.Option(metavar="M", min=0.0, max=1e6, help="Stop asking after so many minutes.")
     ] = None,
     memory_gb: Annotated[
         float | None,
-        typer.Option(metavar="G", min=0.1, help="Memory cap of one worker [default: from this machine's]."),
+        typer.Option(
+            metavar="G", min=0.1, max=1e6, help="Memory cap of one worker [default: from this machine's]."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from spica.commands.console import err, out, print_json
 from spica.config.load import load_config
-from spica.errors import unwritable
+from spica.errors import InputError, Problem, unwritable
 from spica.evaluate.pool import default_jobs
 from spica.planner.predictor_plot import predictor_plot
 from spica.planner.predictor_sweep import LossRow, PredictorSweepResult
@@ -23,6 +23,8 @@ def predictors_command(
     path: Path, overrides: tuple[str, ...], html: Path | None, jobs: int | None, as_json: bool
 ) -> None:
     """Score the predictors on the configuration's trace, for the intervals its policies use."""
+    if html is not None and not html.parent.is_dir():
+        raise InputError(Problem(f"there is no folder {html.parent}", "--html", remedy="make it first"))
     loaded = load_config(path, overrides)
     for warning in loaded.warnings:
         err().print(Text(f"warning: {warning}", style="yellow"))

@@ -79,7 +79,8 @@ def read_text(path: Path) -> str:
 def _missing_remedy(path: Path) -> str:
     if not path.parent.is_dir():
         return f"the folder {path.parent} does not exist"
-    siblings = sorted(p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml"))
+    # A link to nothing is there by name.
+    siblings = sorted(p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml") and p.exists())
     near = nearest(path.name, siblings)
     return f"did you mean {path.parent / near}?" if near else ""
 

@@ -1,6 +1,6 @@
 """The durable record of a run: one SQLite file in the run folder. See ``docs/runs.md``."""
 
-from spica.ledger.faults import writing_in
+from spica.ledger.faults import corrupted, writing_in
 from spica.ledger.lock import LOCK_FILE, RunLock
 from spica.ledger.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 from spica.ledger.store import LEDGER_FILE, NOT_BEGUN_REMEDY, SCHEMA_VERSION, Ledger
@@ -17,5 +17,6 @@ __all__ = [
     "SuggestionRecord",
     "TellRecord",
     "TrialRecord",
+    "corrupted",
     "writing_in",
 ]

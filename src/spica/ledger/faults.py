@@ -23,7 +23,8 @@ def explain(error: sqlite3.Error, path: Path) -> SpicaError:
         return StackError(
             f"{path}: cannot be written: {error} ({name})", remedy=_DISK_FULL_REMEDY.format(folder=folder)
         )
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+    # SQLITE_ERROR itself is what a table without the columns asked for gives.
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or name == "SQLITE_ERROR":
         return corrupted(path, str(error))
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return LedgerError(

@@ -295,15 +295,15 @@ class Ledger:
         except LedgerError:
             self.close()
             raise
-        readable = (_BEFORE_WORKERS, SCHEMA_VERSION)
-        if found not in map(str, readable):
+        readable = {str(number): number for number in (_BEFORE_WORKERS, SCHEMA_VERSION)}
+        if found not in readable:
             self.close()
-            formats = " and ".join(map(str, readable))
+            formats = " and ".join(readable)
             raise LedgerError(
                 f"{self.path}: written in format {found}; this version reads formats {formats}",
                 remedy="use the version of Spica that made it, or start a new run",
             )
-        self._format = int(found)
+        self._format = readable[found]
 
     def _bring_up_to_date(self) -> None:
         """Add what the format before did not have; its trials keep it empty."""

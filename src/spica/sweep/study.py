@@ -35,7 +35,8 @@ class InBackground(Generic[T]):
     """A call running in a thread of its own, so that the caller can go on collecting results and notice a
     stop.
 
-    The thread is a daemon: an abandoned call does not keep the process alive.
+    An abandoned call goes on, and the interpreter's end waits for it: it must not be taken down while the
+    optimizer's compiler runs. The command line does not wait, see ``spica.commands.guard.leave``.
     """
 
     def __init__(self, call: Callable[[], T]) -> None:
@@ -46,7 +47,7 @@ class InBackground(Generic[T]):
             with self._carry:
                 self._results.append(call())
 
-        self._thread = threading.Thread(target=run, name="spica-suggest", daemon=True)
+        self._thread = threading.Thread(target=run, name="spica-suggest")
         self._thread.start()
 
     def done(self, timeout: float) -> bool:

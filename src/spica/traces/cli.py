@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -32,15 +33,21 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if 
 
 
 def _may_write(out: Path, force: bool, source: Path | None = None) -> None:
-    """Raise InputError rather than overwrite the source, or anything without --force."""
-    from spica.errors import InputError, Problem
+    """Raise InputError rather than overwrite the source, or anything without --force, or fail at the end."""
+    from spica.errors import InputError, Problem, unwritable
 
-    if source is not None and out.exists() and source.exists() and out.samefile(source):
-        raise InputError(Problem(f"{out} is the file being read", key="--out", remedy="name another file"))
-    if out.is_dir():
-        raise InputError(Problem(f"{out} is a directory", key="--out", remedy="name a file"))
-    if out.exists() and not force:
-        raise InputError(Problem(f"{out} exists", key="--out", remedy="name another file or give --force"))
+    try:
+        if source is not None and out.exists() and source.exists() and out.samefile(source):
+            message = f"{out} is the file being read"
+            raise InputError(Problem(message, key="--out", remedy="name another file"))
+        if out.is_dir():
+            raise InputError(Problem(f"{out} is a directory", key="--out", remedy="name a file"))
+        if os.path.lexists(out) and not force:
+            message = f"{out} exists"
+            raise InputError(Problem(message, key="--out", remedy="name another file or give --force"))
+        out.parent.stat()
+    except OSError as error:
+        raise unwritable(out, error) from None
 
 
 @app.command()

@@ -10,7 +10,15 @@ import sys
 from pathlib import Path
 
 BENCH = Path(__file__).parent
-SCRIPTS = ("replay_overhead", "start_up", "truth_table", "search_quality", "optimizer_quality", "peer")
+SCRIPTS = (
+    "replay_overhead",
+    "start_up",
+    "truth_table",
+    "search_quality",
+    "optimizer_quality",
+    "sweep_profile",
+    "peer",
+)
 
 
 def main(names: list[str]) -> int:

@@ -52,8 +52,9 @@ from spica.versions import stack_versions
 
 #: A study's first suggestions are space-filling, and need no model.
 SEEDS: Final = 8
-#: More minutes, or GiB, than anybody has.
+#: More minutes, or GiB, than anybody has; less GiB than a worker's imports take.
 MOST: Final = 1e6
+LEAST_GB: Final = 0.1
 _TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
@@ -119,9 +120,9 @@ def run_smart_search(
     Needs no ``__main__`` guard and works in a notebook. Raises a SpicaError for bad input, a stack that does
     not work, or nothing viable; an interrupted sweep returns what it has (``result.stop``).
     """
-    for name, value in (("memory_gb", memory_gb), ("max_minutes", max_minutes)):
-        if value is not None and not 0 < value < MOST:
-            raise InputError(Problem(f"{value} is no number above 0 and below {MOST:,.0f}", name))
+    for name, value, least in (("memory_gb", memory_gb, LEAST_GB), ("max_minutes", max_minutes, 0.0)):
+        if value is not None and not least <= value <= MOST:
+            raise InputError(Problem(f"{value} cannot be", name, allowed=f"{least:g} to {MOST:,.0f}"))
     options = RunOptions(
         out=None if out is None else Path(out),
         jobs=jobs,
@@ -149,9 +150,9 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
             recorded = ledger.identity()
         text = recorded.config_text
         if not (options.resume / CONFIG_FILE).exists():
-            made = dump_yaml(_recorded_config(options.resume, recorded))
+            lost = dump_yaml(_recorded_config(options.resume, recorded))
             with writing_in(options.resume):
-                write_text(options.resume / CONFIG_FILE, made)
+                write_text(options.resume / CONFIG_FILE, lost)
         loaded = load_config(options.resume / CONFIG_FILE, options.overrides)
         return _seeded(
             Source(loaded.config, options.resume.name, text, loaded.warnings, loaded), options.seed
@@ -205,14 +206,18 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
             ledger = stack.enter_context(_resumed(source, options, folder, observer))
         # Workers import while the configuration is enumerated.
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
-        inputs, plan = _prepared(source, options, folder, jobs, evaluator, observer)
+        prepared = _enumerated(source, folder, jobs, observer)
+        # The optimizer is imported while the workers show what works.
+        stack.enter_context(_warming_up(_inputs(source, prepared, options)))
+        prepared = _preflighted(source, options, prepared, evaluator, observer)
+        plan = prepared.plan
+        inputs = _inputs(source, prepared, options)
         inputs = _less_time(inputs, time.monotonic() - began)
         # From here on an interrupt is a request, and what there is by then is kept.
         stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source), lock=owned.lock))
         with writing_in(folder):
             write_beginning(folder, config, plan)
-        stack.enter_context(_warming_up(inputs))
         result = run_sweep(
             inputs,
             evaluator=evaluator,
@@ -295,21 +300,28 @@ def _resumed(source: Source, options: RunOptions, folder: Path, observer: SweepO
         yield ledger
 
 
-def _prepared(
-    source: Source,
-    options: RunOptions,
-    folder: Path,
-    jobs: int,
-    evaluator: LocalEvaluator,
-    observer: SweepObserver,
-) -> tuple[SweepInputs, BranchPlan]:
-    """The sweep's inputs, after a tiny replay of every backend and mode has shown which of them work."""
+def _enumerated(source: Source, folder: Path, jobs: int, observer: SweepObserver) -> Prepared:
+    """What can run, as far as facts tell."""
 
     def say(text: str) -> None:
         observer.on_event(PhaseChanged("preflight", text))
 
     say("reading the facts, enumerating what can run")
-    prepared = prepare(source.config, folder=folder, jobs=jobs, say=say)
+    return prepare(source.config, folder=folder, jobs=jobs, say=say)
+
+
+def _preflighted(
+    source: Source,
+    options: RunOptions,
+    prepared: Prepared,
+    evaluator: LocalEvaluator,
+    observer: SweepObserver,
+) -> Prepared:
+    """What is left after a tiny replay of every backend and mode has shown which of them work."""
+
+    def say(text: str) -> None:
+        observer.on_event(PhaseChanged("preflight", text))
+
     inputs = _inputs(source, prepared, options)
     plans = [inputs.plan(branch, sample) for branch in prepared.plan.branches for sample in probes(branch)]
     pairs = len({(plan.sample.backend, plan.sample.mode) for plan in plans})
@@ -323,10 +335,9 @@ def _prepared(
         broken = tuple(f"{v.backend} {v.mode} does not work here: {v.reason}" for v in verdicts)
         prepared = without_pairs(prepared, [(v.backend, v.mode) for v in verdicts])
         prepared = replace(prepared, warnings=(*prepared.warnings, *broken))
-        inputs = _inputs(source, prepared, options)
     for warning in prepared.warnings:
         observer.on_event(Warned(warning))
-    return inputs, prepared.plan
+    return prepared
 
 
 def identity_of(source: Source) -> RunIdentity:
@@ -381,8 +392,8 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
 
 @contextmanager
 def _warming_up(inputs: SweepInputs) -> Iterator[None]:
-    """Import what the reports need, and compile the optimizer's model unless the sweep is too short to use
-    one; in the background, and one after the other: both import much of the same.
+    """Compile the optimizer's model, unless the sweep is too short to use one, and import what the reports
+    need; in the background, and one after the other: both import much of the same.
 
     Not in a daemon thread: the interpreter must not be taken down while the compiler runs, so a script's end
     waits for what is being compiled. The command line does not, see ``spica.commands.guard.leave``.
@@ -392,10 +403,11 @@ def _warming_up(inputs: SweepInputs) -> Iterator[None]:
     over = threading.Event()
 
     def work() -> None:
-        preload()
         for branch in inputs.branches if compiles else ():
             if not over.is_set():
                 warm_up(inputs.study(branch))
+        if not over.is_set():
+            preload()
 
     threading.Thread(target=work, name="spica-warm-up").start()
     try:

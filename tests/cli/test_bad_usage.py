@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -138,6 +139,20 @@ def test_out_and_resume_together(spica: Spica, config: Path, tmp_path: Path) -> 
     options = RunOptions(out=tmp_path / "a", resume=tmp_path / "b")
     with pytest.raises(InputError, match="two folders"):
         run(source, options, Silent())
+
+
+@pytest.mark.parametrize("bound", ["memory_gb", "max_minutes"])
+@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan, 1e300])
+def test_bounds_of_the_api_are_checked_before_anything_is_made(
+    config: Path, tmp_path: Path, bound: str, value: float
+) -> None:
+    from spica import run_smart_search
+    from spica.errors import InputError
+
+    arguments = {bound: value}
+    with pytest.raises(InputError, match=bound):
+        run_smart_search(config, out=tmp_path / "run", **arguments)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
 
 
 def test_pattern_that_nothing_matches(spica: Spica) -> None:

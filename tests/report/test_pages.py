@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from spica.report.data import RunReport
 from spica.report.html import report_html
 from spica.report.numbers import batching_text, duration, number, parallel_text
 from spica.report.terminal import result_view
+from spica.sample import KvLoad
 
 GOLDEN = Path(__file__).parent / "golden"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -161,3 +163,24 @@ def test_candidate_words() -> None:
     config = sample(agg(1, 2, attention_dp=4, moe_ep=4), tokens=32768, seqs=512).config()
     assert parallel_text(config) == "2x tp1 dp4 ep4"
     assert batching_text(config) == "32k/512"
+
+
+def test_the_load_of_each_candidate_is_shown_where_it_differs(tmp_path: Path) -> None:
+    loads = {1: KvLoad(0.25, 1368, 5472, 5_472_000, (("agg", 5_472_000),)), 2: KvLoad(0.0, 1, 9, 9000, ())}
+    steps = [
+        (
+            replace(sample(agg(1, n)), concurrency=load.concurrency, kv_load=load),
+            feasible(metrics(1000.0 * n, gpus=n, per_user=100.0 / n)),
+        )
+        for n, load in loads.items()
+    ]
+    write_run(tmp_path / "run", {"agg": steps}, identity({"target": "pareto"}))
+    report = collect(tmp_path / "run")
+    page = report_html(report)
+    head, first, second = re.findall(r"<tr.*?</tr>", page[page.index("<h2>Candidates") :])[:3]
+    place = re.findall(r"<th[^>]*>(.*?)</th>", head).index("in flight")
+    shown = {re.findall(r"<td[^>]*>(.*?)</td>", row)[place] for row in (first, second)}
+    assert shown == {"1,368", "1"}
+    assert "1,368 in flight" in printed(report)
+    small_run(tmp_path / "other")
+    assert "in flight</th>" not in report_html(collect(tmp_path / "other"))

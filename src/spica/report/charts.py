@@ -161,7 +161,8 @@ def volume_chart(report: RunReport) -> str:
     """Hypervolume of the front against replays (Pareto); empty text when none was recorded."""
     if not report.extras.hypervolumes:
         return ""
-    figure = _figure("replays", "hypervolume of the front", 280)
+    units = " x ".join(MEASURES[name].unit for name in report.objectives)
+    figure = _figure("replays", f"hypervolume of the front<br>({units})", 280)
     figure.add_scatter(
         x=[n for n, _ in report.extras.hypervolumes],
         y=[v for _, v in report.extras.hypervolumes],

@@ -14,6 +14,7 @@ from spica.report.numbers import (
     batching_text,
     candidate_text,
     duration,
+    load_text,
     number,
     parallel_text,
     router_text,
@@ -125,7 +126,7 @@ def _candidates(report: RunReport) -> Iterable[str]:
     if not report.leaders:
         return
     objectives = [MEASURES[n].unit for n in report.objectives]
-    numeric = ["#", "GPUs", *objectives, "TTFT ms", "ITL ms", *_other_rates(report)]
+    numeric = ["#", "GPUs", *_load_column(report), *objectives, "TTFT ms", "ITL ms", *_other_rates(report)]
     columns = ["#", "mode", "backend", "workers", "batching", "router", "planner", *numeric[1:]]
     yield (
         f"<h2>Candidates</h2>\n<p class='note'>The first {min(TOP, len(report.leaders))} of "
@@ -134,6 +135,11 @@ def _candidates(report: RunReport) -> Iterable[str]:
     )
     rows = (_candidate(report, leader) for leader in report.leaders[:TOP])
     yield _table(columns, rows, numeric)
+
+
+def _load_column(report: RunReport) -> list[str]:
+    """The requests in flight, when each candidate has its own."""
+    return ["in flight"] if any(load_text(leader.config) for leader in report.leaders) else []
 
 
 def _other_rates(report: RunReport) -> list[str]:
@@ -150,6 +156,7 @@ def _candidate(report: RunReport, leader: Leader) -> str:
     words += [router_text(config), config["planner_scaling_policy"] if scaling else "static"]
     spread = leader.std or (None,) * len(leader.values)
     numbers = [f"{leader.avg_gpu:.4g}"]
+    numbers += [(load_text(config) or "-").removesuffix(" in flight") for _ in _load_column(report)]
     for value, std in zip(leader.values, spread, strict=True):
         numbers.append(number(value) if std is None else f"{number(value)} ± {number(std)}")
     numbers += [number(leader.metrics.get("mean_ttft_ms")), number(leader.metrics.get("mean_itl_ms"))]

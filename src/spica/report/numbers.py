@@ -90,6 +90,14 @@ def router_text(config: FlatConfig) -> str:
     return "kv " + "/".join(f"{config[k]:g}" for k in keys if isinstance(config.get(k), int | float))
 
 
+def load_text(config: FlatConfig) -> str | None:
+    """The requests in flight, where each candidate has its own: ``1,368 in flight``."""
+    load = config.get("concurrency")
+    if config.get("kv_load_ratio") is None or not isinstance(load, int):
+        return None
+    return f"{load:,} in flight"
+
+
 def candidate_text(config: FlatConfig) -> str:
     """A candidate in one line."""
     parts = [
@@ -102,6 +110,9 @@ def candidate_text(config: FlatConfig) -> str:
     policy = config.get("planner_scaling_policy")
     if config.get("enable_throughput_scaling") or config.get("enable_load_scaling"):
         parts.append(str(policy))
+    load = load_text(config)
+    if load is not None:
+        parts.append(load)
     return ", ".join(parts)
 
 

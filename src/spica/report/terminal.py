@@ -14,6 +14,7 @@ from spica.report.numbers import (
     MEASURES,
     batching_text,
     duration,
+    load_text,
     number,
     parallel_text,
     router_text,
@@ -83,6 +84,9 @@ def _what(leader: Leader) -> Text:
     lines += f"batch {batching_text(config)}, {router_text(config)}"
     if config.get("enable_throughput_scaling") or config.get("enable_load_scaling"):
         lines += f", {config['planner_scaling_policy']}"
+    load = load_text(config)
+    if load is not None:
+        lines += f", {load}"
     return Text(lines)
 
 

@@ -6,13 +6,12 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
 from spica.config.load import LoadedConfig, config_from_mapping, dump_resolved, dump_yaml, load_config
 from spica.errors import ConfigError, InputError, LedgerError, Problem
@@ -300,12 +299,13 @@ def _resumed(source: Source, options: RunOptions, folder: Path, observer: SweepO
         yield ledger
 
 
+def _preflight_voice(observer: SweepObserver) -> Callable[[str], None]:
+    return lambda text: observer.on_event(PhaseChanged("preflight", text))
+
+
 def _enumerated(source: Source, folder: Path, jobs: int, observer: SweepObserver) -> Prepared:
     """What can run, as far as facts tell."""
-
-    def say(text: str) -> None:
-        observer.on_event(PhaseChanged("preflight", text))
-
+    say = _preflight_voice(observer)
     say("reading the facts, enumerating what can run")
     return prepare(source.config, folder=folder, jobs=jobs, say=say)
 
@@ -318,10 +318,7 @@ def _preflighted(
     observer: SweepObserver,
 ) -> Prepared:
     """What is left after a tiny replay of every backend and mode has shown which of them work."""
-
-    def say(text: str) -> None:
-        observer.on_event(PhaseChanged("preflight", text))
-
+    say = _preflight_voice(observer)
     inputs = _inputs(source, prepared, options)
     plans = [inputs.plan(branch, sample) for branch in prepared.plan.branches for sample in probes(branch)]
     pairs = len({(plan.sample.backend, plan.sample.mode) for plan in plans})

@@ -6,10 +6,7 @@ from spica.optimize.protocol import Optimizer, Study
 
 
 def make_optimizer(study: Study) -> Optimizer:
-    """The optimizer of the sweep for a study. The first call of a process imports Vizier (seconds)."""
-    from spica.optimize import jax_environment
-
-    jax_environment.prepare()
+    """The optimizer of the sweep for a study. Vizier is imported when its first model is fitted (seconds)."""
     from spica.optimize.gp import GaussianProcessOptimizer
 
     return GaussianProcessOptimizer(study)
@@ -23,13 +20,13 @@ def warm_up(study: Study) -> None:
     """
     if not study.parameters:
         return
-    from spica.optimize import jax_environment
-
-    jax_environment.prepare()
     import numpy as np
 
     from spica.optimize.sampling import quasi_random
     from spica.optimize.space import Space
+    from spica.optimize.vizier_import import import_vizier
+
+    import_vizier()
     from spica.optimize.vizier_gp import POOL_RUNGS, ROW_RUNGS, Surrogate
 
     space = Space(study)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,10 @@ from spica.optimize.history import AskTell, History
 from spica.optimize.protocol import Study
 from spica.optimize.sampling import enumerate_rows, fresh_or_repeated, quasi_random, unseen
 from spica.optimize.space import Rows, Space
-from spica.optimize.vizier_gp import Posterior, Surrogate, warp
+from spica.optimize.vizier_import import import_vizier
+
+if TYPE_CHECKING:
+    from spica.optimize.vizier_gp import Posterior, Surrogate
 
 Array = NDArray[np.float64]
 
@@ -65,7 +69,14 @@ class GaussianProcessStrategy:
         self._study = study
         self._settings = settings
         self._space = Space(study)
-        self._surrogate = Surrogate(restarts=settings.restarts)
+
+    @cached_property
+    def _surrogate(self) -> Surrogate:
+        # Vizier takes seconds to import, and the seeds do without it.
+        import_vizier()
+        from spica.optimize.vizier_gp import Surrogate
+
+        return Surrogate(restarts=self._settings.restarts)
 
     @cached_property
     def _everything(self) -> Rows | None:
@@ -126,6 +137,9 @@ class GaussianProcessStrategy:
         told = past.told()
         raw = labels.upward(told, self._study.objectives)
         scored = np.asarray(~np.isnan(raw).any(axis=1))
+        import_vizier()
+        from spica.optimize.vizier_gp import warp
+
         columns = [warp(labels.with_penalties(column)) for column in raw.T]
         table = np.stack(columns, axis=1)
         keep = self._training_subset(table)

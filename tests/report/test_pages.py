@@ -18,9 +18,9 @@ from spica.report.charts import safe_json
 from spica.report.collect import collect
 from spica.report.data import RunReport
 from spica.report.html import report_html
-from spica.report.numbers import batching_text, duration, number, parallel_text
+from spica.report.numbers import batching_text, duration, number, parallel_text, policy_text
 from spica.report.terminal import result_view
-from spica.sample import KvLoad
+from spica.sample import FlatConfig, KvLoad
 
 GOLDEN = Path(__file__).parent / "golden"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -184,3 +184,13 @@ def test_the_load_of_each_candidate_is_shown_where_it_differs(tmp_path: Path) ->
     assert "1,368 in flight" in printed(report)
     small_run(tmp_path / "other")
     assert "in flight</th>" not in report_html(collect(tmp_path / "other"))
+
+
+def test_a_policy_of_ones_own_is_told_by_its_loops() -> None:
+    both = {"enable_throughput_scaling": True, "enable_load_scaling": True}
+    times = {"throughput_adjustment_interval_seconds": 30, "load_adjustment_interval_seconds": 5}
+    own: FlatConfig = both | times | {"planner_scaling_policy": '{"enable_load_scaling":true}'}
+    assert policy_text(own) == "throughput 30 s + load 5 s"
+    assert policy_text(own | {"enable_throughput_scaling": False}) == "load 5 s"
+    assert policy_text(own | {"planner_scaling_policy": "hybrid_180_5"}) == "hybrid_180_5"
+    assert policy_text({"planner_scaling_policy": "disabled", "enable_load_scaling": False}) is None

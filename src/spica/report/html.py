@@ -17,6 +17,7 @@ from spica.report.numbers import (
     load_text,
     number,
     parallel_text,
+    policy_text,
     router_text,
     values_text,
 )
@@ -150,10 +151,9 @@ def _other_rates(report: RunReport) -> list[str]:
 
 def _candidate(report: RunReport, leader: Leader) -> str:
     config = leader.config
-    scaling = config.get("enable_throughput_scaling") or config.get("enable_load_scaling")
     star = " ★" if leader.key == report.knee else ("" if not leader.on_front else " ●")
     words = [config["deployment_mode"], config["backend"], parallel_text(config), batching_text(config)]
-    words += [router_text(config), config["planner_scaling_policy"] if scaling else "static"]
+    words += [router_text(config), policy_text(config) or "static"]
     spread = leader.std or (None,) * len(leader.values)
     numbers = [f"{leader.avg_gpu:.4g}"]
     numbers += [(load_text(config) or "-").removesuffix(" in flight") for _ in _load_column(report)]

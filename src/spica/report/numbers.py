@@ -90,6 +90,21 @@ def router_text(config: FlatConfig) -> str:
     return "kv " + "/".join(f"{config[k]:g}" for k in keys if isinstance(config.get(k), int | float))
 
 
+def policy_text(config: FlatConfig) -> str | None:
+    """The preset of a scaling policy, or its loops and intervals: ``throughput 30 s + load 5 s``; None for a
+    static deployment."""
+    loops = [
+        f"{loop} {config[f'{loop}_adjustment_interval_seconds']} s"
+        for loop in ("throughput", "load")
+        if config.get(f"enable_{loop}_scaling")
+    ]
+    name = str(config.get("planner_scaling_policy"))
+    if not loops:
+        return None
+    # A policy of one's own goes by the JSON of its dict.
+    return " + ".join(loops) if name.startswith("{") else name
+
+
 def load_text(config: FlatConfig) -> str | None:
     """The requests in flight, where each candidate has its own: ``1,368 in flight``."""
     load = config.get("concurrency")
@@ -107,9 +122,9 @@ def candidate_text(config: FlatConfig) -> str:
         batching_text(config),
         router_text(config),
     ]
-    policy = config.get("planner_scaling_policy")
-    if config.get("enable_throughput_scaling") or config.get("enable_load_scaling"):
-        parts.append(str(policy))
+    policy = policy_text(config)
+    if policy is not None:
+        parts.append(policy)
     load = load_text(config)
     if load is not None:
         parts.append(load)

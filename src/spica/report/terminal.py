@@ -17,6 +17,7 @@ from spica.report.numbers import (
     load_text,
     number,
     parallel_text,
+    policy_text,
     router_text,
     values_text,
 )
@@ -82,11 +83,9 @@ def _what(leader: Leader) -> Text:
     config = leader.config
     lines = f"{config['deployment_mode']} {config['backend']} {parallel_text(config)}\n"
     lines += f"batch {batching_text(config)}, {router_text(config)}"
-    if config.get("enable_throughput_scaling") or config.get("enable_load_scaling"):
-        lines += f", {config['planner_scaling_policy']}"
-    load = load_text(config)
-    if load is not None:
-        lines += f", {load}"
+    for more in (policy_text(config), load_text(config)):
+        if more is not None:
+            lines += f", {more}"
     return Text(lines)
 
 

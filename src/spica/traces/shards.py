@@ -41,7 +41,6 @@ def refuse_folder(path: Path, given: str) -> TraceError:
         Problem(
             f"is a directory, and {'an' if given == 'azure' else 'a'} {given} trace is one file",
             where=str(path),
-            key="trace_format",
             allowed=f"a folder of shards for {SHARDED} only",
             remedy="name the file",
         )

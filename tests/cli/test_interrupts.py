@@ -70,6 +70,42 @@ def test_killed_in_the_preflight_no_worker_stays_and_the_folder_can_be_used(tmp_
     assert again.returncode == 0, again.stderr
 
 
+_SCRIPT = """
+import sys, yaml
+from spica import run_smart_search
+
+class Teller:
+    def on_event(self, event):
+        print(type(event).__name__, getattr(event, "phase", ""), file=sys.stderr, flush=True)
+
+result = run_smart_search(yaml.safe_load(sys.argv[1]), out=sys.argv[2], observer=Teller())
+print(result.stop, len(result.candidates), flush=True)
+"""
+#: More candidates than are chosen without a model, so that one is compiled from the start.
+_SEARCH = SMALL.replace("parallel_configs: [{tp: 2, replicas: 4}]", "backend: [vllm]").replace(
+    "{max_rounds: 1, parallel_evals: 1}", "{max_rounds: 20, candidates_per_round: 4, parallel_evals: 2}"
+)
+
+
+@pytest.mark.real
+def test_a_script_interrupted_while_the_model_is_compiled_ends_in_order(tmp_path: Path) -> None:
+    """Taking the interpreter down under the compiler would abort the process."""
+    command = [sys.executable, "-c", _SCRIPT, _SEARCH, str(tmp_path / "run")]
+    script = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with script:
+        assert script.stdout is not None
+        assert script.stderr is not None
+        for said in script.stderr:
+            if said.startswith("TrialFinished"):
+                break
+        script.send_signal(signal.SIGINT)
+        out, rest = script.stdout.read(), script.stderr.read()
+    assert script.returncode == 0, rest
+    stop, found = out.split()
+    assert (stop, int(found) >= 1) == ("interrupted", True)
+    assert rest.split("PhaseChanged done")[1].strip() == "", "nothing is said after the end"
+
+
 class At:
     """Calls ``act`` when a phase begins."""
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_run import agg, disagg, feasible, identity, metrics, sample, small_run, write_run
 
 from spica.errors import LedgerError
-from spica.evaluate.protocol import Outcome, TrialResult
+from spica.evaluate.protocol import Outcome, ReplicaCount, TrialResult
 from spica.ledger import Ledger, TrialRecord
+from spica.report.charts import workers_chart
 from spica.report.collect import SPACE_FILE, SUMMARY_FILE, collect
+from spica.report.html import report_html
 from spica.report.insight import knob_effects, why_best
 from spica.report.tables import candidate_rows, candidates_json, to_csv, to_parquet, trial_rows
 
@@ -201,3 +204,24 @@ def test_a_branch_where_everything_failed(tmp_path: Path) -> None:
     assert report.best is None
     assert why_best(report) == ()
     assert candidates_json(report)["best"] is None
+
+
+def test_a_planners_ticks_and_timeline_reach_the_files(tmp_path: Path) -> None:
+    stood = (ReplicaCount(0.0, 0, 2), ReplicaCount(30.0, 0, 5), ReplicaCount(90.0, 0, 1))
+    moved = replace(metrics(1000.0), planner_total_ticks=24, replicas=stood)
+    steps = [
+        (sample(agg(1, 2), scaling=True), feasible(moved)),
+        (sample(agg(1, 4)), feasible(metrics(900.0))),
+    ]
+    write_run(tmp_path / "run", {"agg": steps})
+    report = collect(tmp_path / "run")
+    best, other = json.loads(json.dumps(candidates_json(report)))["candidates"]
+    assert best["planner_total_ticks"] == 24
+    assert [tuple(r.values()) for r in best["replica_timeline"]] == [(0.0, 0, 2), (30.0, 0, 5), (90.0, 0, 1)]
+    assert (other["planner_total_ticks"], other["replica_timeline"]) == (None, [])
+    assert [row.get("planner_total_ticks") for row in candidate_rows(report)] == [24, None]
+    chart = json.loads(workers_chart(report.leaders[0]))["data"][0]
+    end = report.leaders[0].metrics["duration_ms"] / 1000
+    assert (chart["x"], chart["y"]) == ([0.0, 30.0, 90.0, end], [2, 5, 1, 1])
+    assert workers_chart(report.leaders[1]) == ""
+    assert "Workers of the best deployment" in report_html(report)

@@ -146,6 +146,27 @@ def tradeoff_chart(report: RunReport) -> str:
     return safe_json(figure)
 
 
+def workers_chart(leader: Leader) -> str:
+    """The workers of a candidate over its replay, per role; empty text when no planner moved them."""
+    if len(leader.timeline) < 2:
+        return ""
+    figure = _figure("seconds into the replay", "workers", 300)
+    end = leader.metrics.get("duration_ms", leader.timeline[-1].at_s * 1000) / 1000
+    disagg = leader.config.get("deployment_mode") == "disagg"
+    roles = (("prefill", "#e08e2b"), ("decode", "#2563eb")) if disagg else (("decode", "#2563eb"),)
+    for role, color in roles:
+        counts = [getattr(r, role) for r in leader.timeline]
+        figure.add_scatter(
+            x=[*(r.at_s for r in leader.timeline), end],
+            y=[*counts, counts[-1]],
+            mode="lines",
+            name=role if disagg else "workers",
+            line={"shape": "hv", "color": color, "width": 2},
+        )
+    figure.update_yaxes(rangemode="tozero", dtick=1)
+    return safe_json(figure)
+
+
 def per_user(leader: Leader) -> float:
     """Mean output tokens per second that one user sees; NaN when the replay does not report it."""
     return leader.metrics.get("mean_output_token_throughput_per_user", math.nan)

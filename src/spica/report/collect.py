@@ -243,6 +243,8 @@ def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scori
         repeats=counted,
         std=std,
         excluded_by_sla=scoring.excluded_by_sla(mean),
+        planner_total_ticks=repeats[0].planner_total_ticks,
+        timeline=repeats[0].replicas,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spica.evaluate.protocol import ReplicaCount
 from spica.sample import FlatConfig
 from spica.score import Scoring
 
@@ -34,7 +35,8 @@ class TrialRow:
 @dataclass(frozen=True, slots=True)
 class Leader:
     """One measured deployment, ranked. ``std`` is the sample standard deviation per objective over
-    ``repeats`` measurements, empty for a single one."""
+    ``repeats`` measurements, empty for a single one. ``planner_total_ticks`` and ``timeline`` are those of
+    the first measurement, where a planner ran."""
 
     rank: int
     key: str
@@ -52,6 +54,8 @@ class Leader:
     std: tuple[float, ...] = ()
     on_front: bool = False
     excluded_by_sla: bool = False
+    planner_total_ticks: int | None = None
+    timeline: tuple[ReplicaCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
-from spica.report.charts import front_chart, per_gpu, per_user, progress_chart, tradeoff_chart, volume_chart
+from spica.report.charts import (
+    front_chart,
+    per_gpu,
+    per_user,
+    progress_chart,
+    tradeoff_chart,
+    volume_chart,
+    workers_chart,
+)
 from spica.report.data import Leader, NotSearched, RunReport
 from spica.report.insight import KnobEffect, knob_effects, why_best, why_none
 from spica.report.numbers import (
@@ -103,6 +111,11 @@ def _plot(element: str, figure: str) -> str:
 def _pictures(report: RunReport) -> Iterable[str]:
     if not report.leaders:
         return
+    workers = "" if report.best is None else workers_chart(report.best)
+    if workers:
+        yield "<h2>Workers of the best deployment</h2>"
+        yield _plot("workers", workers)
+        yield "<p class='note'>Starting and draining workers hold their GPUs, and are counted.</p>"
     if report.scoring.is_pareto:
         yield "<h2>The front</h2>"
         yield _plot("front", front_chart(report))
@@ -117,10 +130,10 @@ def _pictures(report: RunReport) -> Iterable[str]:
     yield _plot("tradeoff", tradeoff_chart(report))
 
 
-def _table(columns: Sequence[str], rows: Iterable[str], numeric: Sequence[str] = ()) -> str:
+def _table(columns: Sequence[str], rows: Iterable[str], numeric: Sequence[str] = (), kind: str = "") -> str:
     head = "".join(f'<th class="{"n" if c in numeric else ""}">{escape(c)}</th>' for c in columns)
     inner = "\n".join(rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>\n{inner}\n</table></div>'
+    return f'<div class="scroll {kind}"><table><tr>{head}</tr>\n{inner}\n</table></div>'
 
 
 def _candidates(report: RunReport) -> Iterable[str]:
@@ -180,7 +193,9 @@ def _knobs(report: RunReport) -> Iterable[str]:
         "first. The search looks harder where results are good, so means flatter good values.</p>"
     )
     rows = (row for effect in effects for row in _knob(effect))
-    yield _table(["knob", "value", "candidates", f"best, {unit}", "", "mean"], rows, ["candidates", "mean"])
+    yield _table(
+        ["knob", "value", "candidates", f"best, {unit}", "", "mean"], rows, ["candidates", "mean"], "knobs"
+    )
 
 
 def _knob(effect: KnobEffect) -> Iterable[str]:
@@ -227,7 +242,7 @@ def _ruled_out(items: Sequence[NotSearched]) -> str:
         f"<td>{escape(i.detail)}</td></tr>"
         for i in items
     )
-    return _table(["what", "reason", ""], rows)
+    return _table(["what", "reason", ""], rows, kind="ruled")
 
 
 def _run(report: RunReport) -> Iterable[str]:

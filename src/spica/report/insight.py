@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spica.report.data import Leader, RunReport
-from spica.report.numbers import candidate_text, number, values_text
+from spica.report.numbers import candidate_text, number, policy_text, values_text
 
 #: Settings that say the same as others, or follow from them.
 DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
@@ -50,13 +50,20 @@ def knob_effects(report: RunReport, *, limit: int = 12) -> tuple[KnobEffect, ...
     for leader in report.leaders:
         if not math.isfinite(leader.values[0]):
             continue
-        for knob, value in leader.config.items():
+        for knob in leader.config:
             if knob not in DERIVED and not knob.endswith("_kv_capacity_tokens"):
-                seen[knob][str(value)].append(leader.values[0])
+                seen[knob][_shown(knob, leader)].append(leader.values[0])
     up = report.scoring.maximize[0]
     effects = [_effect(knob, groups, up) for knob, groups in seen.items() if 1 < len(groups) <= 12]
     effects.sort(key=lambda e: (-e.gap, e.knob))
     return tuple(effects[:limit])
+
+
+def _shown(knob: str, leader: Leader) -> str:
+    """A setting's value; a policy of one's own by its loops instead of its JSON."""
+    if knob == "planner_scaling_policy":
+        return policy_text(leader.config) or "static"
+    return str(leader.config.get(knob, "unset"))
 
 
 def _effect(knob: str, groups: dict[str, list[float]], up: bool) -> KnobEffect:
@@ -121,7 +128,7 @@ def difference(one: Leader, other: Leader) -> list[str]:
     """``knob a -> b`` for every setting in which ``other`` differs from ``one``."""
     knobs = [k for k in {**one.config, **other.config} if k not in DERIVED]
     return [
-        f"{k} {one.config.get(k, 'unset')} -> {other.config.get(k, 'unset')}"
+        f"{k} {_shown(k, one)} -> {_shown(k, other)}"
         for k in knobs
         if one.config.get(k) != other.config.get(k)
     ]

@@ -66,6 +66,10 @@ def _leader_json(report: RunReport, leader: Leader) -> dict[str, Json]:
         "on_front": leader.on_front,
         "excluded_by_sla": leader.excluded_by_sla,
         "trials": list(leader.trials),
+        "planner_total_ticks": leader.planner_total_ticks,
+        "replica_timeline": [
+            {"at_s": finite(r.at_s), "prefill": r.prefill, "decode": r.decode} for r in leader.timeline
+        ],
         "config": dict(leader.config),
         "metrics": {k: finite(v) for k, v in leader.metrics.items()},
     }
@@ -79,6 +83,8 @@ def candidate_rows(report: RunReport) -> list[Row]:
         row |= dict(zip(report.objectives, leader.values, strict=True))
         row |= {f"{n}_std": v for n, v in zip(report.objectives, leader.std, strict=False)}
         row |= {"repeats": leader.repeats, "avg_gpu": leader.avg_gpu}
+        if leader.planner_total_ticks is not None:
+            row["planner_total_ticks"] = leader.planner_total_ticks
         row |= leader.config
         row |= {f"metric.{name}": value for name, value in leader.metrics.items()}
         rows.append(row)

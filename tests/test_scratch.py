@@ -62,3 +62,15 @@ def test_what_is_not_proven_to_be_abandoned_stays(temporary: Path) -> None:
         pass
     assert set(temporary.iterdir()) == {unlocked, target, link, other}
     assert (target / OWNER_FILE).exists()
+
+
+def test_in_a_folder_of_the_callers_choice(tmp_path: Path) -> None:
+    parent = tmp_path / "cache"
+    parent.mkdir()
+    abandoned = parent / f"{PREFIX}old"
+    abandoned.mkdir()
+    (abandoned / OWNER_FILE).write_text("")
+    with scratch_folder(parent) as folder:
+        assert folder.parent == parent
+        assert list(parent.iterdir()) == [folder]
+    assert list(parent.iterdir()) == []

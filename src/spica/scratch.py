@@ -17,13 +17,14 @@ OWNER_FILE: Final = "owner.lock"
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder of its own in the system's temporary folder, removed at the end.
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A folder of its own in ``parent`` (default: the system's temporary folder), removed at the end.
 
-    Folders that killed processes of this user have left are removed first.
+    Folders that killed processes of this user have left there are removed first.
     """
-    remove_stale(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    parent = parent or Path(tempfile.gettempdir())
+    remove_stale(parent)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     owner = -1
     try:
         owner = _own(folder)

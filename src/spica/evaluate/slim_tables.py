@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from spica.errors import InputError
 from spica.sample import Backend, Sample
+from spica.scratch import scratch_folder
 from spica.versions import stack_versions
 
 if TYPE_CHECKING:
@@ -163,10 +164,10 @@ def _name(request: TablesRequest, wanted: dict[str, set[str | int]], root: Path)
 
 def _make(request: TablesRequest, wanted: dict[str, set[str | int]], root: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with scratch_folder(folder.parent) as scratch:
+        building = scratch / folder.name
         systems = building / "systems"
-        systems.mkdir()
+        systems.mkdir(parents=True)
         for name in (*COMMON_FILES, f"{request.sku}.yaml"):
             shutil.copyfile(root / name, systems / name)
         _cut_manifest(request.sku, root / MANIFEST, systems / MANIFEST)
@@ -178,8 +179,6 @@ def _make(request: TablesRequest, wanted: dict[str, set[str | int]], root: Path,
             # Another process has made it meanwhile.
             if not (folder / "made.json").is_file():
                 raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def _cut_manifest(sku: str, source: Path, target: Path) -> None:

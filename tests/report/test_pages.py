@@ -194,3 +194,13 @@ def test_a_policy_of_ones_own_is_told_by_its_loops() -> None:
     assert policy_text(own | {"enable_throughput_scaling": False}) == "load 5 s"
     assert policy_text(own | {"planner_scaling_policy": "hybrid_180_5"}) == "hybrid_180_5"
     assert policy_text({"planner_scaling_policy": "disabled", "enable_load_scaling": False}) is None
+
+
+def test_the_hypervolume_of_each_round_is_printed(tmp_path: Path) -> None:
+    steps = [(sample(agg(1, n)), feasible(metrics(1000.0 * n, gpus=n, per_user=100.0 / n))) for n in (1, 2)]
+    write_run(tmp_path / "run", {"agg": steps}, identity({"target": "pareto"}))
+    report = collect(tmp_path / "run")
+    assert "hypervolume" not in printed(report)
+    grown = replace(report, extras=replace(report.extras, hypervolumes=((4, 1250.4), (8, 30792.0))))
+    text = " ".join(printed(grown).split())
+    assert "hypervolume per round, tok/s/GPU x tok/s/user: 1,250 (4 replays), 30,792 (8 replays)" in text

@@ -89,6 +89,15 @@ def _what(leader: Leader) -> Text:
     return Text(lines)
 
 
+def _volumes(report: RunReport) -> Iterator[str]:
+    """The hypervolume of a Pareto goal's front as it grew, round by round."""
+    rounds = report.extras.hypervolumes
+    if rounds:
+        units = " x ".join(MEASURES[name].unit for name in report.objectives)
+        grown = ", ".join(f"{volume:,.0f} ({replays} replays)" for replays, volume in rounds)
+        yield f"  hypervolume per round, {units}: {grown}"
+
+
 def _below(report: RunReport, top: int) -> Iterator[str]:
     yield ""
     best = report.best
@@ -99,6 +108,7 @@ def _below(report: RunReport, top: int) -> Iterator[str]:
         yield f"Best{mark}: {values_text(best.values, report.objectives)}"
         for line in why_best(report):
             yield f"  {line}"
+    yield from _volumes(report)
     hidden = len(report.front if report.scoring.is_pareto else report.leaders) - top
     if hidden > 0:
         yield f"  {hidden} more candidates are in the report"

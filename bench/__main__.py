@@ -1,6 +1,7 @@
 """Every measurement of this folder, one after the other: ``make bench``.
 
-Each writes its numbers to ``bench/results/``. Arguments name the ones to run (default: all).
+Each writes its numbers to ``bench/results/``. Arguments name the ones to run (default: all). One is run by
+itself, because it needs a file: ``references_silicon.py``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ SCRIPTS = (
     "optimizer_quality",
     "sweep_profile",
     "peer",
+    "autoscaling",
+    "references_frontier",
 )
 
 

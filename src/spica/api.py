@@ -51,9 +51,13 @@ from spica.versions import stack_versions
 
 #: A study's first suggestions are space-filling, and need no model.
 SEEDS: Final = 8
-#: More minutes, or GiB, than anybody has; less GiB than a worker's imports take.
-MOST: Final = 1e6
-LEAST_GB: Final = 0.1
+#: The least and the most of a run's options, the same as on the command line.
+BOUNDS: Final = {
+    "jobs": (1, 1024),
+    "seed": (0, 2**31 - 1),
+    "max_minutes": (0, 10**6),
+    "memory_gb": (0.1, 10**6),
+}
 _TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
@@ -65,7 +69,8 @@ class RunOptions:
     ``out``: the run folder (None: ``runs/<name>-<time>``). ``jobs``: replays at once (None: from the config
     and the cores). ``seed``: overrides ``sweep.random_seed``. ``max_minutes``: time for the whole sweep.
     ``memory_gb``: resident memory of one worker, in GiB (None: a share of the machine's). ``resume``: a run
-    folder to continue; ``force`` does so although the configuration or the versions differ.
+    folder to continue; ``force`` does so although the configuration or the versions differ. Raises InputError
+    for numbers out of ``BOUNDS``.
     """
 
     out: Path | None = None
@@ -76,6 +81,15 @@ class RunOptions:
     memory_gb: float | None = None
     resume: Path | None = None
     force: bool = False
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(f"{value} is out of range", name, allowed=f"{low:g} to {high}")
+            for name, (low, high) in BOUNDS.items()
+            if (value := getattr(self, name)) is not None and not low <= value <= high
+        ]
+        if problems:
+            raise InputError(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +133,6 @@ def run_smart_search(
     Needs no ``__main__`` guard and works in a notebook. Raises a SpicaError for bad input, a stack that does
     not work, or nothing viable; an interrupted sweep returns what it has (``result.stop``).
     """
-    for name, value, least in (("memory_gb", memory_gb, LEAST_GB), ("max_minutes", max_minutes, 0.0)):
-        if value is not None and not least <= value <= MOST:
-            raise InputError(Problem(f"{value} cannot be", name, allowed=f"{least:g} to {MOST:,.0f}"))
     options = RunOptions(
         out=None if out is None else Path(out),
         jobs=jobs,

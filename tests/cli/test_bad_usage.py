@@ -141,7 +141,7 @@ def test_out_and_resume_together(spica: Spica, config: Path, tmp_path: Path) -> 
         run(source, options, Silent())
 
 
-@pytest.mark.parametrize("bound", ["memory_gb", "max_minutes"])
+@pytest.mark.parametrize("bound", ["memory_gb", "max_minutes", "jobs", "seed"])
 @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan, 1e300])
 def test_bounds_of_the_api_are_checked_before_anything_is_made(
     config: Path, tmp_path: Path, bound: str, value: float

@@ -20,6 +20,7 @@ from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
 from spica.ledger import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
 from spica.optimize import make_optimizer, warm_up
+from spica.options import RunOptions as RunOptions
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
 from spica.report.collect import collect
 from spica.report.data import RunReport
@@ -51,45 +52,8 @@ from spica.versions import stack_versions
 
 #: A study's first suggestions are space-filling, and need no model.
 SEEDS: Final = 8
-#: The least and the most of a run's options, the same as on the command line.
-BOUNDS: Final = {
-    "jobs": (1, 1024),
-    "seed": (0, 2**31 - 1),
-    "max_minutes": (0, 10**6),
-    "memory_gb": (0.1, 10**6),
-}
 _TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a sweep is run, as far as its configuration does not say.
-
-    ``out``: the run folder (None: ``runs/<name>-<time>``). ``jobs``: replays at once (None: from the config
-    and the cores). ``seed``: overrides ``sweep.random_seed``. ``max_minutes``: time for the whole sweep.
-    ``memory_gb``: resident memory of one worker, in GiB (None: a share of the machine's). ``resume``: a run
-    folder to continue; ``force`` does so although the configuration or the versions differ. Raises InputError
-    for numbers out of ``BOUNDS``.
-    """
-
-    out: Path | None = None
-    jobs: int | None = None
-    seed: int | None = None
-    overrides: tuple[str, ...] = ()
-    max_minutes: float | None = None
-    memory_gb: float | None = None
-    resume: Path | None = None
-    force: bool = False
-
-    def __post_init__(self) -> None:
-        problems = [
-            Problem(f"{value} is out of range", name, allowed=f"{low:g} to {high}")
-            for name, (low, high) in BOUNDS.items()
-            if (value := getattr(self, name)) is not None and not low <= value <= high
-        ]
-        if problems:
-            raise InputError(problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from spica.optimize.acquisition import (
     log_expected_improvement,
     non_dominated,
 )
-from spica.optimize.labels import upward, with_penalties
+from spica.optimize.labels import upward
 
 
 def test_expected_improvement_matches_sampling() -> None:
@@ -110,9 +110,3 @@ def test_labels_are_turned_upward() -> None:
         [observation(0, 3.0, 5.0), observation(1)], [Objective("a"), Objective("b", maximize=False)]
     )
     np.testing.assert_array_equal(table, [[3.0, -5.0], [np.nan, np.nan]])
-
-
-def test_missing_labels_lie_just_below_the_worst() -> None:
-    np.testing.assert_allclose(with_penalties(np.array([10.0, np.nan, 20.0])), [10.0, 9.0, 20.0])
-    np.testing.assert_allclose(with_penalties(np.array([4.0, np.nan])), [4.0, 3.6])
-    np.testing.assert_array_equal(with_penalties(np.array([np.nan, np.nan])), [0.0, 0.0])

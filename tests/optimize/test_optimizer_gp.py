@@ -113,15 +113,66 @@ def test_a_region_that_fails_is_avoided_and_the_optimum_beside_it_found() -> Non
     assert top == pytest.approx(-1 / 3, abs=0.06)
 
 
-def test_one_failure_among_thirty_leaves_the_good_labels_apart() -> None:
+def _past(study: Study, count: int, failing: Callable[[Values], bool]) -> History:
+    """Quasi-random points, all told; the failing ones without a score."""
+    from spica.optimize.sampling import QuasiRandomOptimizer
+
+    optimizer = QuasiRandomOptimizer(study)
+    asked = optimizer.ask(count)
+    optimizer.tell(
+        [Observation(s, None if failing(s.values) else (value(s.values),)) for s in asked],
+    )
+    return optimizer.past
+
+
+def test_failures_leave_the_labels_of_the_others_as_they_are() -> None:
+    from spica.optimize.gp import GaussianProcessStrategy
+
     jax_environment.prepare()
-    from spica.optimize.labels import with_penalties
     from spica.optimize.vizier_gp import warp
 
-    labels = np.concatenate([[np.nan], np.linspace(1.0, 30.0, 29)])
-    warped = warp(with_penalties(labels))
-    # Distinct and in order, the failure lowest; a NaN handed to the warper merged the lower half.
-    assert (np.diff(warped) > 1e-3).all()
+    study = mixed(1)
+    past = _past(study, 30, lambda v: v["size"] == 8)
+    data = GaussianProcessStrategy(study)._data(past)
+    scored = [o for o in past.told() if o.labels is not None]
+    assert 3 <= len(data.failed) == 30 - len(scored)
+    np.testing.assert_array_equal(data.rows, [past.space.encode(o.suggestion.values) for o in scored])
+    labels = np.array([value(o.suggestion.values) for o in scored])
+    np.testing.assert_allclose(data.labels[:, 0], warp(labels))
+    # Nothing has collapsed: different values stay different, in their order.
+    order = np.argsort(labels)
+    apart = np.diff(labels[order]) > 1e-6
+    assert (np.diff(data.labels[order, 0])[apart] > 1e-4).all()
+
+
+def test_the_chance_of_a_score_is_low_only_where_trials_fail() -> None:
+    from spica.optimize.gp import GaussianProcessStrategy
+
+    study = mixed(1)
+    strategy = GaussianProcessStrategy(study)
+    space = Space(study)
+    rows = np.array([space.encode(s.values) for s in RandomOptimizer(mixed(5)).ask(60)])
+    big = np.array([space.decode(row)["size"] == 8 for row in rows])
+    assert 5 < big.sum() < 30
+    models = strategy._fit(strategy._data(_past(study, 40, lambda v: v["size"] == 8)), seed=0)
+    chance = models.chance(space.features(rows))
+    assert chance[big].max() < 0.5 < 0.8 < chance[~big].min()
+    sound = strategy._fit(strategy._data(_past(study, 40, lambda v: False)), seed=0)
+    np.testing.assert_array_equal(sound.chance(space.features(rows)), np.ones(60))
+
+
+def test_seeds_are_the_points_farthest_from_all_before_them() -> None:
+    from spica.optimize.sampling import far_apart
+
+    study = Study(
+        (FloatParameter("x", 0.0, 2.0, 1.0), CategoricalParameter("c", ("a", "b"), "a")), (Objective("o"),), 0
+    )
+    pool = np.array([[0.9, 0], [1.8, 0], [0.2, 1], [1.1, 1], [0.0, 0]])
+    # x counts by half, unlike choices are 0.4 apart, squared. From the default: 0.0025, 0.16, 0.16 + 0.4,
+    # 0.0025 + 0.4 and 0.25. Then (0, a) has 0.25, (1.1, b) 0.2025 (from the point just picked), (1.8, a) 0.16.
+    picked = far_apart(History(study), pool, 4)
+    np.testing.assert_array_equal(picked, [[1.0, 0], [0.2, 1], [0.0, 0], [1.1, 1]])
+    assert len(far_apart(History(study), pool, 99)) == 6
 
 
 def test_pending_points_keep_later_ones_away() -> None:

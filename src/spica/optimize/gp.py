@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from spica.optimize import acquisition, candidates, labels
 from spica.optimize.history import AskTell, History
 from spica.optimize.protocol import Study
-from spica.optimize.sampling import enumerate_rows, fresh_or_repeated, quasi_random, unseen
-from spica.optimize.space import Rows, Space
+from spica.optimize.sampling import enumerate_rows, far_apart, fresh_or_repeated, quasi_random, unseen
+from spica.optimize.space import Features, Rows, Space
 from spica.optimize.vizier_import import import_vizier
 
 if TYPE_CHECKING:
     from spica.optimize.vizier_gp import Posterior, Surrogate
 
 Array = NDArray[np.float64]
+
+# Points whose chance of a score is below this come after all others, whatever they promise: where a model is
+# sure of the rest, any finite weight would let it go on failing.
+_HOPELESS = 0.05
+_LAST = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class Settings:
 
     seeds: int = 8
     """Suggestions before the model is used, the default point among them."""
+    seed_pool: int = 128
+    """Points of which the seeds are those farthest apart, or more for many seeds."""
     restarts: int = 1
     """Random starts of a hyper-parameter fit beside Vizier's fixed one."""
     enumerate_up_to: int = 2048
@@ -54,12 +61,35 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """What a model is given: rows ``(n, width)``, warped labels ``(n, k)``, pending rows ``(p, width)``."""
+    """What is known: rows ``(n, width)`` with warped labels ``(n, k)``, rows ``(f, width)`` without a score,
+    pending rows ``(p, width)``."""
 
     rows: Rows
     labels: Array
-    scored: NDArray[np.bool_]
+    failed: Rows
     pending: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """One posterior per objective, given the scored observations alone, and one of being scored at all."""
+
+    objectives: list[Posterior]
+    scored: Posterior | None
+    share: float
+    """Share of the observations that have a score."""
+
+    def chance(self, features: Features) -> Array:
+        """Probability of a score. Shape ``(m,)``.
+
+        By regression on standardised zeros and ones: where nothing is known it is the share so far.
+        """
+        if self.scored is None:
+            return np.ones(len(features))
+        mean, _ = self.scored.marginal(features)
+        deviation = np.sqrt(self.share * (1 - self.share))
+        chance = np.minimum(self.share + deviation * mean, 1.0)
+        return np.where(chance < _HOPELESS, _LAST, chance)
 
 
 class GaussianProcessStrategy:
@@ -103,10 +133,12 @@ class GaussianProcessStrategy:
             wanted = count
         if not wanted:
             return np.zeros((0, self._space.width))
-        pool = quasi_random(self._space, 16 * wanted + 4 * past.asked_count + 16, self._study.seed)
+        size = max(self._settings.seed_pool, 16 * wanted + 4 * past.asked_count)
+        pool = quasi_random(self._space, size, self._study.seed)
         if tiny and self._everything is not None:
             pool = np.vstack([pool, self._everything])
-        return fresh_or_repeated(past, pool, wanted)
+        found = far_apart(past, pool, wanted)
+        return found if len(found) == wanted else fresh_or_repeated(past, pool, wanted)
 
     def _modelled(self, past: History, count: int, also_seen: frozenset[str]) -> Rows:
         seen = past.keys | also_seen
@@ -115,10 +147,7 @@ class GaussianProcessStrategy:
         if self._everything is not None and len(self._everything) - len(seen) <= count:
             left = unseen(self._space, self._everything, seen, count)
             return self._topped_up(past, left, count)
-        models = [
-            self._surrogate.fit(self._space.features(data.rows), column, seed=past.asked_count)
-            for column in data.labels.T
-        ]
+        models = self._fit(data, seed=past.asked_count)
         pool = self._pool(models, data, rng)
         picked = self._pick(models, data, pool, seen, count)
         return self._topped_up(past, [pool[i] for i in picked], count)
@@ -133,18 +162,29 @@ class GaussianProcessStrategy:
         rest = [r for r in more if self._space.key(r) not in have] + list(more)
         return np.array([*rows, *islice(rest, count - len(rows))])
 
+    def _fit(self, data: _Data, seed: int) -> _Models:
+        features = self._space.features(data.rows)
+        objectives = [self._surrogate.fit(features, column, seed=seed) for column in data.labels.T]
+        share = len(data.rows) / (len(data.rows) + len(data.failed))
+        if share == 1.0:
+            return _Models(objectives, None, share)
+        everything = self._space.features(np.vstack([data.rows, data.failed]))
+        known = np.repeat([1.0, 0.0], [len(data.rows), len(data.failed)])
+        standard = (known - share) / np.sqrt(share * (1 - share))
+        return _Models(objectives, self._surrogate.fit(everything, standard, seed=seed), share)
+
     def _data(self, past: History) -> _Data:
-        told = past.told()
-        raw = labels.upward(told, self._study.objectives)
-        scored = np.asarray(~np.isnan(raw).any(axis=1))
         import_vizier()
         from spica.optimize.vizier_gp import warp
 
-        columns = [warp(labels.with_penalties(column)) for column in raw.T]
-        table = np.stack(columns, axis=1)
-        keep = self._training_subset(table)
+        told = past.told()
+        raw = labels.upward(told, self._study.objectives)
         rows = past.rows([o.suggestion.id for o in told])
-        return _Data(rows[keep], table[keep], scored[keep], past.rows(past.pending_ids()))
+        scored = ~np.isnan(raw).any(axis=1)
+        table = np.stack([warp(column) for column in raw[scored].T], axis=1)
+        keep = self._training_subset(table)
+        failed = rows[~scored][-self._settings.fit_up_to // 4 :]
+        return _Data(rows[scored][keep], table[keep], failed, past.rows(past.pending_ids()))
 
     def _training_subset(self, table: Array) -> NDArray[np.intp]:
         limit = self._settings.fit_up_to
@@ -155,14 +195,14 @@ class GaussianProcessStrategy:
         return np.sort(np.concatenate([best, latest]))
 
     def _parents(self, data: _Data) -> Rows:
-        rows, table = data.rows[data.scored], data.labels[data.scored]
+        rows, table = data.rows, data.labels
         if table.shape[1] == 1:
             return np.asarray(rows[np.argsort(-table[:, 0], kind="stable")[: self._settings.parents]])
         front = acquisition.non_dominated(table)
         on_front = (table[:, None, :] == front[None, :, :]).all(axis=2).any(axis=1)
         return np.asarray(rows[on_front])
 
-    def _pool(self, models: list[Posterior], data: _Data, rng: np.random.Generator) -> Rows:
+    def _pool(self, models: _Models, data: _Data, rng: np.random.Generator) -> Rows:
         """Candidates to choose from: all of a small space, else spread ones, neighbours, a second look."""
         if self._everything is not None:
             return self._everything
@@ -196,39 +236,40 @@ class GaussianProcessStrategy:
             rows = np.array([self._space.canonical(row) for row in rows])
         return candidates.unique_rows(rows)
 
-    def _marginal_score(self, models: list[Posterior], data: _Data, pool: Rows) -> Array:
-        marginals = [model.marginal(self._space.features(pool)) for model in models]
+    def _marginal_score(self, models: _Models, data: _Data, pool: Rows) -> Array:
+        features = self._space.features(pool)
+        marginals = [model.marginal(features) for model in models.objectives]
         means = np.array([mean for mean, _ in marginals])
         deviations = np.sqrt(np.array([variance for _, variance in marginals]))
-        return self._score(means, deviations, data, [])
+        return self._score(means, deviations, models.chance(features), data, [])
 
-    def _beliefs(self, models: list[Posterior], rows: Rows) -> acquisition.Beliefs:
-        joints = [model.joint(self._space.features(rows)) for model in models]
+    def _beliefs(self, models: _Models, rows: Rows) -> acquisition.Beliefs:
+        joints = [model.joint(self._space.features(rows)) for model in models.objectives]
         return acquisition.Beliefs(
             np.array([mean for mean, _ in joints]),
             np.array([covariance for _, covariance in joints]),
-            np.array([model.noise for model in models]),
+            np.array([model.noise for model in models.objectives]),
         )
 
-    def _score(self, means: Array, deviations: Array, data: _Data, taken: list[int]) -> Array:
-        """How much is expected of each point. ``means`` and ``deviations``: shape ``(k, m)``."""
+    def _score(self, means: Array, deviations: Array, chance: Array, data: _Data, taken: list[int]) -> Array:
+        """How much is expected of each point; of one objective, the logarithm of that. ``means`` and
+        ``deviations`` have shape ``(k, m)``, ``chance`` of a score ``(m,)``."""
         if len(means) == 1:
             best = max([float(data.labels.max()), *means[0][taken]])
-            return acquisition.log_expected_improvement(means[0], deviations[0], best)
-        known = data.labels[data.scored]
+            return acquisition.log_expected_improvement(means[0], deviations[0], best) + np.log(chance)
+        known = data.labels
         reference = data.labels.min(axis=0) - 0.1
         points = np.vstack([known, means[:, taken].T])
         front = acquisition.non_dominated(points)
         if len(means) == 2:
-            return acquisition.expected_hypervolume_gain(means, deviations, front, reference)
+            return chance * acquisition.expected_hypervolume_gain(means, deviations, front, reference)
         rng = np.random.default_rng(self._study.seed)
-        return acquisition.sampled_hypervolume_gain(means, deviations, front, reference, rng)
+        return chance * acquisition.sampled_hypervolume_gain(means, deviations, front, reference, rng)
 
-    def _pick(
-        self, models: list[Posterior], data: _Data, pool: Rows, seen: frozenset[str], count: int
-    ) -> list[int]:
+    def _pick(self, models: _Models, data: _Data, pool: Rows, seen: frozenset[str], count: int) -> list[int]:
         held = len(data.pending)
-        beliefs = self._beliefs(models, np.vstack([data.pending, pool]))
+        together = np.vstack([data.pending, pool])
+        beliefs, chance = self._beliefs(models, together), models.chance(self._space.features(together))
         taken = set(seen)
 
         local = np.concatenate([np.zeros(held, dtype=bool), self._near(self._parents(data)[:3], pool)])
@@ -242,7 +283,7 @@ class GaussianProcessStrategy:
         picked = acquisition.greedy_batch(
             beliefs,
             lambda b, t, slot: np.where(
-                self._open(local, slot), self._score(b.means, b.deviations, data, t), -np.inf
+                self._open(local, slot), self._score(b.means, b.deviations, chance, data, t), -np.inf
             ),
             list(range(held)),
             allowed,

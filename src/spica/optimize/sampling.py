@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from spica.optimize.history import AskTell, History
-from spica.optimize.protocol import Study
+from spica.optimize.protocol import CategoricalParameter, Study
 from spica.optimize.space import Rows, Space
 
 # How many points may be drawn per wanted one before repeats are accepted: spaces where most points decode to
@@ -19,6 +19,8 @@ from spica.optimize.space import Rows, Space
 _DRAWS_PER_POINT = 16
 # Levels at which a float parameter is looked at when a space is enumerated.
 _FLOAT_LEVELS = 33
+# Squared distance of two unlike choices of a categorical, where that of a range's two ends is 1.
+_UNLIKE = 0.4
 
 
 def quasi_random(space: Space, count: int, seed: int) -> Rows:
@@ -77,6 +79,39 @@ def fresh_or_repeated(past: History, pool: Rows, count: int) -> Rows:
         again = rows[np.arange(start, start + count - len(fresh)) % len(rows)]
         fresh += [space.canonical(row) for row in again]
     return np.array(fresh)
+
+
+def _embedding(space: Space, rows: Rows) -> Rows:
+    """Coordinates in which candidates are compared: ranges of length 1, unlike choices a little closer."""
+    features = space.features(rows)
+    choices = [len(p.choices) for p in space.parameters if isinstance(p, CategoricalParameter)]
+    one_hot = [np.eye(n)[column] for n, column in zip(choices, features.categorical.T, strict=True)]
+    # Unlike rows of an identity matrix are at squared distance 2.
+    return np.hstack([features.continuous, *(np.sqrt(_UNLIKE / 2) * hot for hot in one_hot)])
+
+
+def far_apart(past: History, pool: Rows, count: int) -> Rows:
+    """Unseen points of the default and ``pool``, each as far as possible from all before it.
+
+    The maximin design of Johnson, Moore and Ylvisaker, "Minimax and maximin distance designs" (1990), chosen
+    greedily among candidates: what a plain sequence leaves out, the corners (one replica of the smallest
+    worker), is often where the best deployments are. Fewer than ``count`` when the pool runs out.
+    """
+    space = past.space
+    rows = np.array(unseen(space, np.vstack([space.default_row()[None], pool]), past.keys, len(pool) + 1))
+    if not len(rows):
+        return np.zeros((0, space.width))
+    places = _embedding(space, rows)
+    distance = np.full(len(rows), np.inf)
+    for asked in _embedding(space, past.rows(range(past.asked_count))):
+        distance = np.minimum(distance, ((places - asked) ** 2).sum(axis=1))
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(rows)):
+        best = int(np.argmax(distance))
+        chosen.append(best)
+        distance = np.minimum(distance, ((places - places[best]) ** 2).sum(axis=1))
+        distance[chosen] = -1.0
+    return rows[chosen]
 
 
 class QuasiRandomStrategy:

@@ -169,7 +169,7 @@ def test_seeds_are_the_points_farthest_from_all_before_them() -> None:
     )
     pool = np.array([[0.9, 0], [1.8, 0], [0.2, 1], [1.1, 1], [0.0, 0]])
     # x counts by half, unlike choices are 0.4 apart, squared. From the default: 0.0025, 0.16, 0.16 + 0.4,
-    # 0.0025 + 0.4 and 0.25. Then (0, a) has 0.25, (1.1, b) 0.2025 (from the point just picked), (1.8, a) 0.16.
+    # 0.0025 + 0.4 and 0.25. Then (0, a) has 0.25, (1.1, b) 0.2025 from the point picked, (1.8, a) 0.16.
     picked = far_apart(History(study), pool, 4)
     np.testing.assert_array_equal(picked, [[1.0, 0], [0.2, 1], [0.0, 0], [1.1, 1]])
     assert len(far_apart(History(study), pool, 99)) == 6

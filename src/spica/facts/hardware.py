@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from spica.errors import NoPerfDatabase, Problem, nearest
+from spica.remembered import remembered
 
 BACKENDS = ("vllm", "sglang", "trtllm")
 
@@ -84,6 +85,17 @@ def resolve_backend_version(sku: str, backend: str) -> str:
 
 @lru_cache(maxsize=256)
 def _default_version(sku: str, backend: str) -> str | None:
+    from aisimulate_core.sdk import perf_database
+
+    # The SDK reads the manifest of all its tables for this, in a second, in every process.
+    roots = [Path(root) for root in perf_database.get_systems_paths()]
+    dates = [str(file.stat().st_mtime_ns) for root in roots for file in sorted(root.glob("*.yaml"))]
+    question = ["default version", sku, backend, *map(str, roots), *dates]
+    version = remembered(question, lambda: _asked_version(sku, backend))
+    return None if version is None else str(version)
+
+
+def _asked_version(sku: str, backend: str) -> str | None:
     from aisimulate_core.sdk import perf_database
 
     # The maintained default of a pair is its current slot; asking for that spares a scan of all SKUs.

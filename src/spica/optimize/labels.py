@@ -16,4 +16,3 @@ def upward(observations: Sequence[Observation], objectives: Sequence[Objective])
     missing = [float("nan")] * len(objectives)
     table = [missing if o.labels is None else list(o.labels) for o in observations]
     return np.asarray(np.array(table, dtype=np.float64).reshape(len(table), len(objectives)) * signs)
-

@@ -72,7 +72,8 @@ class NameKnob:
 
 @dataclass(frozen=True, slots=True)
 class RatioKnob:
-    """``kv_load_ratio``; a study dimension when ``low < high``."""
+    """``kv_load_ratio``; a study dimension when ``low < high``. On a log scale: a front reaches from one
+    request to a full cache, and half of it lies below a few percent."""
 
     name: str
     low: float
@@ -82,7 +83,7 @@ class RatioKnob:
     def parameter(self) -> Parameter | None:
         if self.low == self.high:
             return None
-        return FloatParameter(self.name, self.low, self.high, (self.low + self.high) / 2)
+        return FloatParameter(self.name, self.low, self.high, (self.low + self.high) / 2, log=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class Dimension:
 
 def dimension(parameter: Parameter) -> Dimension:
     match parameter:
-        case FloatParameter(name, low, high, default):
-            return Dimension(name, "float", (low, high), default)
+        case FloatParameter(name, low, high, default, log):
+            return Dimension(name, "float", (low, high), default, log)
         case DiscreteParameter(name, choices, default, log):
             return Dimension(name, "discrete", choices, default, log)
         case CategoricalParameter(name, categories, chosen):

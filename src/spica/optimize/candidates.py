@@ -14,12 +14,13 @@ _JUMP = 0.25
 
 def one_step(space: Space, row: Rows) -> Rows:
     """All points that differ from ``row`` in one parameter: every choice, and a few steps of each float."""
-    low, high = space.bounds
+    here = space.positions(row[None])[0]
     found = []
     for i in range(space.width):
         if space.is_float[i]:
-            steps = np.array([sign * s for s in _FLOAT_STEPS for sign in (-1.0, 1.0)]) * (high[i] - low[i])
-            values = np.clip(row[i] + steps, low[i], high[i])
+            moves = np.repeat(here[None], 2 * len(_FLOAT_STEPS), axis=0)
+            moves[:, i] += [sign * s for s in _FLOAT_STEPS for sign in (-1.0, 1.0)]
+            values = space.at_positions(np.clip(moves, 0.0, 1.0))[:, i]
         else:
             values = np.arange(space.sizes[i], dtype=np.float64)
         for value in values[values != row[i]]:
@@ -46,7 +47,8 @@ def mutations(space: Space, parents: Rows, count: int, rng: np.random.Generator)
     jump = rng.random((count, width)) < _JUMP
     anywhere = space.from_unit(rng.random((count, width)))
     scale = np.asarray(_FLOAT_STEPS)[rng.integers(len(_FLOAT_STEPS), size=(count, width))]
-    nudged = rows + rng.standard_normal((count, width)) * scale * (high - low)
+    moved = space.positions(rows) + rng.standard_normal((count, width)) * scale
+    nudged = space.at_positions(np.clip(moved, 0.0, 1.0))
     stepped = rows + rng.choice([-2.0, -1.0, 1.0, 2.0], p=[0.1, 0.4, 0.4, 0.1], size=(count, width))
     near = np.clip(np.where(space.is_float, nudged, stepped), low, high)
     near = np.where(space.is_categorical | jump, anywhere, near)

@@ -18,12 +18,14 @@ Values = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class FloatParameter:
-    """A continuous parameter on ``[low, high]``, ``low < high``."""
+    """A continuous parameter on ``[low, high]``, ``low < high``; ``log`` asks for a scale on which what lies
+    above ``low`` counts by its ratio, down to a thousandth of the range (``low`` may be 0)."""
 
     name: str
     low: float
     high: float
     default: float
+    log: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):

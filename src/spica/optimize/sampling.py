@@ -54,15 +54,12 @@ def unseen(space: Space, rows: Iterable[Rows], seen: frozenset[str], count: int)
 
 def enumerate_rows(space: Space, limit: int) -> Rows | None:
     """Every point of the space, floats on a grid, or None when there would be more than ``limit``."""
-    low, high = space.bounds
     levels = np.where(space.is_float, _FLOAT_LEVELS, space.sizes)
     if float(np.prod(levels.astype(np.float64))) > limit:
         return None
+    grid = space.at_positions(np.repeat(np.linspace(0.0, 1.0, _FLOAT_LEVELS)[:, None], space.width, axis=1))
     axes = [
-        np.linspace(low[i], high[i], _FLOAT_LEVELS)
-        if space.is_float[i]
-        else np.arange(levels[i], dtype=float)
-        for i in range(space.width)
+        grid[:, i] if space.is_float[i] else np.arange(levels[i], dtype=float) for i in range(space.width)
     ]
     return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
 

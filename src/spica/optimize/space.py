@@ -18,6 +18,8 @@ Rows = NDArray[np.float64]
 
 # Points whose candidates are remembered; then the memory starts afresh, to stay within some 20 MB.
 _REMEMBERED = 30_000
+# The range of a float on a log scale, in units of the distance below which it counts linearly.
+_FINEST = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +146,42 @@ class Space:
             self._keys[point] = repr(values) if identity is None else identity(values)
         return self._keys[point]
 
+    @cached_property
+    def _growth(self) -> NDArray[np.float64]:
+        """Of a float on a log scale, the range in units of its finest step; 0 for all else."""
+        log = [isinstance(p, FloatParameter) and p.log for p in self.parameters]
+        return np.where(log, _FINEST, 0.0)
+
+    def positions(self, rows: Rows) -> Rows:
+        """Where the floats of rows lie on their scales, in ``[0, 1]``. Shape ``(n, width)``; the columns of
+        other parameters mean nothing."""
+        low, high = self.bounds
+        share = (rows - low) / np.where(high > low, high - low, 1.0)
+        growth = np.where(self._growth > 0, self._growth, 1.0)
+        return np.where(self._growth > 0, np.log1p(share * growth) / np.log1p(growth), share)
+
+    def at_positions(self, positions: Rows) -> Rows:
+        """The inverse of ``positions``: values of floats, kept within their bounds."""
+        low, high = self.bounds
+        growth = np.where(self._growth > 0, self._growth, 1.0)
+        share = np.where(self._growth > 0, np.expm1(positions * np.log1p(growth)) / growth, positions)
+        return np.clip(low + share * (high - low), low, high)
+
     def from_unit(self, unit: Rows) -> Rows:
         """Rows of points of the unit cube; each choice gets an equal share. Shape ``(n, width)``."""
-        low, high = self.bounds
-        continuous = low + unit * (high - low)
+        continuous = self.at_positions(unit)
         picked = np.minimum(np.floor(unit * self.sizes), np.maximum(self.sizes - 1, 0))
         return np.asarray(np.where(self.is_float, continuous, picked), dtype=np.float64)
 
     def features(self, rows: Rows) -> Features:
         """What the model sees of rows of shape ``(n, width)``."""
-        low, high = self.bounds
+        positions = self.positions(rows)
         columns = []
         for i, parameter in enumerate(self.parameters):
             if isinstance(parameter, CategoricalParameter):
                 continue
             if self.is_float[i]:
-                columns.append((rows[:, i] - low[i]) / (high[i] - low[i]))
+                columns.append(positions[:, i])
             else:
                 columns.append(self._tables[i][rows[:, i].astype(np.int64)])
         continuous = np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))

@@ -114,13 +114,13 @@ def _dimensions(dimensions: Sequence[Dimension]) -> RenderableType:
     table.add_column("default", no_wrap=True)
     table.add_column("values", overflow="fold")
     for d in dimensions:
-        values = " .. ".join(_value(v) for v in d.values) if d.kind == "float" else _list(d)
+        values = _list(d, " .. " if d.kind == "float" else ", ")
         table.add_row(f"  {d.name}", _value(d.default), values)
     return table
 
 
-def _list(dimension: Dimension) -> str:
-    return ", ".join(_value(v) for v in dimension.values) + (" (log)" if dimension.log else "")
+def _list(dimension: Dimension, between: str) -> str:
+    return between.join(_value(v) for v in dimension.values) + (" (log)" if dimension.log else "")
 
 
 def _value(value: object) -> str:

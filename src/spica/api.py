@@ -21,6 +21,7 @@ from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
 from spica.ledger import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
 from spica.optimize import make_optimizer, warm_up
+from spica.optimize.protocol import SEEDS
 from spica.options import RunOptions as RunOptions
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
 from spica.report.collect import collect
@@ -51,8 +52,6 @@ from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
 from spica.traces.shards import trace_files
 from spica.versions import stack_versions
 
-#: A study's first suggestions are space-filling, and need no model.
-SEEDS: Final = 8
 _TABLES_SECONDS: Final = 1.0
 _TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spica.optimize import acquisition, candidates, labels
 from spica.optimize.history import AskTell, History
-from spica.optimize.protocol import Study
+from spica.optimize.protocol import SEEDS, Study
 from spica.optimize.sampling import enumerate_rows, far_apart, fresh_or_repeated, quasi_random, unseen
 from spica.optimize.space import Features, Rows, Space
 from spica.optimize.vizier_import import import_vizier
@@ -32,7 +32,7 @@ _LAST = 1e-300
 class Settings:
     """Numbers of the strategy; the defaults are what ``bench/optimizer_quality.py`` was tuned to."""
 
-    seeds: int = 8
+    seeds: int = SEEDS
     """Suggestions before the model is used, the default point among them."""
     seed_pool: int = 128
     """Points of which the seeds are those farthest apart, or more for many seeds."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+#: A study's first suggestions are space-filling, and need no model.
+SEEDS: Final = 6
 
 Value = float | int | str
 Values = Mapping[str, Value]

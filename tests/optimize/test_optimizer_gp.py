@@ -243,6 +243,33 @@ def test_the_posterior_is_that_of_a_matern_process() -> None:
     np.testing.assert_allclose(covariance, kernel[20:, 20:] - gain @ kernel[:20, 20:], atol=1e-5)
 
 
+def test_the_posterior_is_vizier_s_own() -> None:
+    jax_environment.prepare()
+    import jax
+    from vizier._src.jax import stochastic_process_model, types
+
+    from spica.optimize import vizier_gp
+    from spica.optimize.sampling import quasi_random
+
+    space = Space(mixed())
+    known, asked = (space.features(quasi_random(space, n, seed)) for n, seed in ((16, 3), (9, 4)))
+    labels = np.sin(np.arange(16.0))
+    surrogate = vizier_gp.Surrogate()
+    data = types.ModelData(
+        features=vizier_gp._model_input(known, 48),
+        labels=vizier_gp._padded_array(labels[:, None], (48, 1), np.nan),
+    )
+    fitted = surrogate._designer._build_gp_model_and_optimize_parameters(data, jax.random.PRNGKey(2))
+    params = jax.tree_util.tree_map(lambda leaf: leaf[0], fitted.params)
+    model = stochastic_process_model.StochasticProcessWithCoroutine(fitted.coroutine, params)
+    theirs = model.precompute_predictive(data).predict(vizier_gp._model_input(asked, 16))
+    mean, covariance = surrogate.fit(known, labels, seed=2).joint(asked)
+    # Theirs is of observations: the noise lies on its diagonal.
+    noise = np.eye(9) * float(params["observation_noise_variance"])
+    np.testing.assert_allclose(mean, np.asarray(theirs.mean())[:9], atol=1e-4)
+    np.testing.assert_allclose(covariance, np.asarray(theirs.covariance())[:9, :9] - noise, atol=1e-4)
+
+
 def test_the_fit_finds_a_bounded_minimum_from_the_better_start() -> None:
     jax_environment.prepare()
     import jax

@@ -24,17 +24,12 @@ def warm_up(study: Study) -> None:
 
     from spica.optimize.sampling import quasi_random
     from spica.optimize.space import Space
-    from spica.optimize.vizier_import import import_vizier
+    from spica.optimize.vizier_import import vizier
 
-    import_vizier()
-    from spica.optimize.vizier_gp import POOL_RUNGS, ROW_RUNGS, Surrogate
+    with vizier():
+        from spica.optimize.vizier_gp import ROW_RUNGS, Surrogate
 
-    space = Space(study)
-    rows = quasi_random(space, POOL_RUNGS[-1], seed=0)
-    half = ROW_RUNGS[0] // 2
-    posterior = Surrogate(max_iterations=2).fit(
-        space.features(rows[:half]), np.linspace(-1.0, 1.0, half), seed=0
-    )
-    posterior.marginal(space.features(rows))
-    for size in POOL_RUNGS:
-        posterior.joint(space.features(rows[:size]))
+        space = Space(study)
+        rows = quasi_random(space, ROW_RUNGS[0] // 2, seed=0)
+        labels = np.linspace(-1.0, 1.0, len(rows))
+        Surrogate(max_iterations=2).fit(space.features(rows), labels, seed=0)

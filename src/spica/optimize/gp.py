@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from spica.optimize import acquisition, candidates, labels
 from spica.optimize.history import AskTell, History
+from spica.optimize.posterior import Posterior
 from spica.optimize.protocol import SEEDS, Study
 from spica.optimize.sampling import enumerate_rows, far_apart, fresh_or_repeated, quasi_random, unseen
 from spica.optimize.space import Features, Rows, Space
-from spica.optimize.vizier_import import import_vizier
+from spica.optimize.vizier_import import vizier
 
 if TYPE_CHECKING:
-    from spica.optimize.vizier_gp import Posterior, Surrogate
+    from spica.optimize.vizier_gp import Surrogate
 
 Array = NDArray[np.float64]
 
@@ -103,7 +104,6 @@ class GaussianProcessStrategy:
     @cached_property
     def _surrogate(self) -> Surrogate:
         # Vizier takes seconds to import, and the seeds do without it.
-        import_vizier()
         from spica.optimize.vizier_gp import Surrogate
 
         return Surrogate(restarts=self._settings.restarts)
@@ -122,7 +122,8 @@ class GaussianProcessStrategy:
         seeds = self._seeds(past, count)
         if len(seeds) >= count:
             return seeds[:count]
-        rest = self._modelled(past, count - len(seeds), frozenset(self._space.key(r) for r in seeds))
+        with vizier():
+            rest = self._modelled(past, count - len(seeds), frozenset(self._space.key(r) for r in seeds))
         return np.vstack([seeds, rest]) if len(seeds) else rest
 
     def _seeds(self, past: History, count: int) -> Rows:
@@ -174,7 +175,6 @@ class GaussianProcessStrategy:
         return _Models(objectives, self._surrogate.fit(everything, standard, seed=seed), share)
 
     def _data(self, past: History) -> _Data:
-        import_vizier()
         from spica.optimize.vizier_gp import warp
 
         told = past.told()

@@ -1,29 +1,25 @@
-"""The Gaussian process of Vizier's GP-UCB-PE designer, fitted and read without recompiling.
+"""The Gaussian process of Vizier's GP-UCB-PE designer, fitted without recompiling.
 
 The only importer of ``vizier`` (pinned exactly: the designer's module is private). The designer's own
-``suggest`` traces and compiles its acquisition optimizer anew in every call; here its parts are used one by
-one: its label warper, its hyper-parameter fit, and its cached posterior. Rows and feature widths are padded
-to few sizes, so that one set of compiled programs serves every study, in this process and, through the
-compilation cache, in the next.
+``suggest`` traces and compiles its acquisition optimizer anew in every call; here its label warper and its
+hyper-parameter fit are used by themselves. Rows and feature widths are padded to few sizes, so that one
+compiled program serves every study, in this process and, through the compilation cache, in the next.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from vizier import pyvizier as vz
 from vizier._src.algorithms.designers import gp_ucb_pe
 from vizier._src.algorithms.designers.gp import output_warpers
-from vizier._src.jax import stochastic_process_model as sp
 from vizier._src.jax import types
 
 from spica.optimize.ard import FlatLbfgsB
+from spica.optimize.posterior import Posterior, one_thread
 from spica.optimize.space import Features
 
 Array = NDArray[np.float64]
@@ -32,8 +28,6 @@ Array = NDArray[np.float64]
 ROW_RUNGS = (48, 96, 176, 304)
 # Feature columns of each kind are padded to multiples of this.
 _WIDTH_STEP = 8
-# Points whose joint posterior is read in one call.
-POOL_RUNGS = (256, 1024)
 
 
 def padded(size: int, rungs: tuple[int, ...]) -> int:
@@ -85,60 +79,6 @@ def _model_input(features: Features, rows: int) -> types.ModelInput:
     )
 
 
-def _joint(predictive: Any, xs: types.ModelInput) -> tuple[jax.Array, jax.Array]:
-    posterior = predictive.predict(xs)
-    return posterior.mean(), posterior.covariance()
-
-
-def _marginal(predictive: Any, xs: types.ModelInput) -> tuple[jax.Array, jax.Array]:
-    posterior = predictive.predict(xs)
-    return posterior.mean(), posterior.variance()
-
-
-def _precompute(model: Any, data: types.ModelData) -> Any:
-    return model.precompute_predictive(data)
-
-
-_joint_compiled: Any = eqx.filter_jit(_joint)
-_marginal_compiled: Any = eqx.filter_jit(_marginal)
-_precompute_compiled: Any = eqx.filter_jit(_precompute)
-
-
-def _one_thread() -> Any:
-    # The variables that limit BLAS threads are read when a library is loaded, which may be before our time.
-    return ThreadpoolController().limit(limits=1, user_api="blas")
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """A fitted Gaussian process, in the units of the labels it was fitted to."""
-
-    predictive: Any
-    noise: float
-    """Variance of the observation noise."""
-    parameters: dict[str, Array]
-    """Fitted hyper-parameters by Vizier's names."""
-
-    def marginal(self, features: Features) -> tuple[Array, Array]:
-        """Mean and variance of the noise-free function at ``m`` points. Shapes ``(m,)``."""
-        count = len(features)
-        inputs = _model_input(features, padded(count, POOL_RUNGS))
-        with _one_thread():
-            mean, variance = jax.block_until_ready(_marginal_compiled(self.predictive, inputs))
-        return np.array(mean)[:count], np.maximum(np.array(variance)[:count] - self.noise, 1e-12)
-
-    def joint(self, features: Features) -> tuple[Array, Array]:
-        """Mean ``(m,)`` and covariance ``(m, m)`` of the noise-free function at ``m`` points."""
-        count = len(features)
-        inputs = _model_input(features, padded(count, POOL_RUNGS))
-        with _one_thread():
-            mean, covariance = jax.block_until_ready(_joint_compiled(self.predictive, inputs))
-        joint = np.array(covariance)[:count, :count]
-        # The distribution is that of an observation; take the noise off again.
-        joint[np.diag_indices(count)] = np.maximum(joint.diagonal() - self.noise, 1e-12)
-        return np.array(mean)[:count], joint
-
-
 class Surrogate:
     """Fits Vizier's Gaussian process to observations.
 
@@ -166,11 +106,8 @@ class Surrogate:
             labels=_padded_array(labels[:, None], (rows, 1), np.nan),
         )
         key = jax.random.PRNGKey(seed)
-        with _one_thread():
+        with one_thread():
             fitted = self._designer._build_gp_model_and_optimize_parameters(data, key)
-            # The fit returns an ensemble of one; without that dimension the posterior has a covariance.
-            single = jax.tree_util.tree_map(lambda leaf: leaf[0], fitted.params)
-            model = sp.StochasticProcessWithCoroutine(fitted.coroutine, single)
-            predictive = jax.block_until_ready(_precompute_compiled(model, data))
-        parameters = {name: np.asarray(value) for name, value in single.items()}
-        return Posterior(predictive, float(parameters["observation_noise_variance"]), parameters)
+        # The fit returns an ensemble of one.
+        parameters = {name: np.asarray(leaf)[0] for name, leaf in fitted.params.items()}
+        return Posterior(features, labels, parameters)

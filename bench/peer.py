@@ -1,8 +1,8 @@
 """The vendor's own sweeper and ours on the same problem, one after the other, as whole processes.
 
-Run: ``python bench/peer.py [--trials 24] [--skip-bayesian]``; writes ``bench/results/peer.json``.
-Wall time includes start-up on both sides. Unique candidates are counted from each side's own output: for the
-peer, evaluations that were not cache hits; for us, replays.
+Run: ``python bench/peer.py [--trials 64] [--skip-bayesian]``; writes ``bench/results/peer.json``. The problem
+is aggregated and disaggregated together. Wall time includes start-up on both sides. Unique candidates are
+counted from each side's own output: for the peer, evaluations that were not cache hits; for us, replays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 BENCH = Path(__file__).parent
-PEER_YAML = BENCH / "peers" / "qwen3-32b-agg.yaml"
+PEER_YAML = BENCH / "peers" / "qwen3-32b-both.yaml"
+OURS = "spica-qwen3-32b-both.yaml"
+BAYESIAN_TRIALS = 64
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,21 @@ def run_spica(name: str, config: str, folder: Path, *, cold: bool = False) -> Ru
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--skip-bayesian", action="store_true", help="it takes ten minutes")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="spica-bench-"))
     runs = [
         run_spica("agg cold", "spica-qwen3-32b-agg.yaml", folder, cold=True),
         run_spica("agg warm", "spica-qwen3-32b-agg.yaml", folder),
-        run_spica("agg+disagg warm", "spica-qwen3-32b-both.yaml", folder),
+        run_spica("cold", OURS, folder, cold=True),
+        run_spica("warm", OURS, folder),
         run_peer("random", options.trials, folder),
     ]
     if not options.skip_bayesian:
-        runs.append(run_peer("bayesian", options.trials, folder))
+        runs.append(run_peer("bayesian", BAYESIAN_TRIALS, folder))
     shutil.rmtree(folder)
-    warm = runs[1].seconds_per_candidate
+    warm = runs[3].seconds_per_candidate
     for run in runs:
         ratio = run.seconds_per_candidate / warm
         print(

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 BENCH = Path(__file__).parent
+JOBS = 2
 # Seconds between two readings of memory.
 _EVERY = 0.5
 
@@ -45,13 +46,15 @@ class Memory:
 class Profile:
     """Seconds of one sweep. ``first_replay``: from the start of the process to that of the study's first
     replay; ``suggesting``: all the time in which a suggestion was being computed, whether or not replays were
-    running meanwhile; ``share``: its part of the wall time."""
+    running meanwhile; ``share``: its part of the wall time; ``busy``: the part of the workers' time, from the
+    first replay to the last, in which they replayed."""
 
     name: str
     wall: float
     first_replay: float
     suggesting: float
     share: float
+    busy: float
     candidates: int
     memory: Memory
 
@@ -60,8 +63,8 @@ class Profile:
         return (
             f"{self.name:12} {self.wall:6.1f} s  {self.candidates:4d} candidates "
             f"({self.wall / self.candidates:.2f} s each)  first replay at {self.first_replay:.1f} s  "
-            f"suggesting {self.suggesting:.1f} s ({self.share:.1%})  main {self.memory.main} MiB  "
-            f"worker {self.memory.worker} MiB"
+            f"suggesting {self.suggesting:.1f} s ({self.share:.1%})  workers busy {self.busy:.0%}  "
+            f"main {self.memory.main} MiB  worker {self.memory.worker} MiB"
         )
 
 
@@ -112,7 +115,7 @@ def profile(name: str, config: Path, folder: Path, cache: Path) -> Profile:
     env = dict(os.environ) | {"XDG_CACHE_HOME": str(cache)}
     env.pop("JAX_COMPILATION_CACHE_DIR", None)
     memory, began, start = Memory(), time.time(), time.monotonic()
-    process = subprocess.Popen([*command, "--jobs", "2", "--json"], env=env, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--jobs", str(JOBS), "--json"], env=env, stdout=subprocess.DEVNULL)
     while process.poll() is None:
         memory.read(process.pid, len(_rows(out / "run.sqlite")))
         time.sleep(_EVERY)
@@ -122,7 +125,9 @@ def profile(name: str, config: Path, folder: Path, cache: Path) -> Profile:
     rows = _rows(out / "run.sqlite")
     first = min(at - seconds for at, seconds in rows) - began
     suggesting = json.loads((out / "summary.json").read_text())["timings"]["suggesting"]
-    return Profile(name, wall, first, suggesting, suggesting / wall, len(rows), memory)
+    span = max(at for at, _ in rows) - began - first
+    busy = sum(seconds for _, seconds in rows) / (JOBS * span)
+    return Profile(name, wall, first, suggesting, suggesting / wall, busy, len(rows), memory)
 
 
 def main() -> None:

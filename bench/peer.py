@@ -21,7 +21,6 @@ from pathlib import Path
 BENCH = Path(__file__).parent
 PEER_YAML = BENCH / "peers" / "qwen3-32b-both.yaml"
 OURS = "spica-qwen3-32b-both.yaml"
-BAYESIAN_TRIALS = 64
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def main() -> None:
         run_peer("random", options.trials, folder),
     ]
     if not options.skip_bayesian:
-        runs.append(run_peer("bayesian", BAYESIAN_TRIALS, folder))
+        runs.append(run_peer("bayesian", options.trials, folder))
     shutil.rmtree(folder)
     warm = runs[3].seconds_per_candidate
     for run in runs:

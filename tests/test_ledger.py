@@ -121,7 +121,7 @@ def test_a_finished_trial_cannot_be_recorded_again(tmp_path: Path) -> None:
 
 def test_a_resume_with_other_settings_lists_every_difference(tmp_path: Path) -> None:
     filled(tmp_path)
-    config = '{"goal":{"target":"goodput"},"sweep":{"max_rounds":3,"confirm":2}}'
+    config = '{"goal":{"target":"throughput"},"sweep":{"max_rounds":4,"confirm":2}}'
     now = RunIdentity("other text", config, 8, {"spica": "1", "ai-dynamo": "2"})
     with Ledger.resume(tmp_path) as ledger:
         assert ledger.admit(IDENTITY) == ()
@@ -129,13 +129,39 @@ def test_a_resume_with_other_settings_lists_every_difference(tmp_path: Path) -> 
             ledger.admit(now)
         lines = (
             "seed: was 7, is 8",
-            'goal.target: was "throughput", is "goodput"',
+            "sweep.max_rounds: was 3, is 4",
             "sweep.confirm: was not set, is 2",
             "version of ai-dynamo: was not set, is 2",
         )
         for line in lines:
             assert line in str(refused.value)
         assert set(ledger.admit(now, force=True)) == set(lines)
+
+
+@pytest.mark.parametrize(
+    ("config", "difference"),
+    [
+        ('{"goal":{"target":"e2e_latency"},"sweep":{"max_rounds":3}}', 'goal.target: was "throughput"'),
+        (
+            '{"goal":{"target":"throughput"},"sweep":{"max_rounds":3},"workload":{"isl":9}}',
+            "workload.isl: was not set, is 9",
+        ),
+        (
+            '{"goal":{"target":"throughput"},"sweep":{"max_rounds":3},"search_space":{"hardware_sku":"l4"}}',
+            'search_space.hardware_sku: was not set, is "l4"',
+        ),
+    ],
+)
+def test_what_cannot_be_ranked_together_is_refused_even_when_forced(
+    tmp_path: Path, config: str, difference: str
+) -> None:
+    filled(tmp_path)
+    with Ledger.resume(tmp_path) as ledger:
+        with pytest.raises(LedgerError, match="cannot mix") as refused:
+            ledger.admit(RunIdentity("text", config, 7, IDENTITY.versions), force=True)
+        assert difference in str(refused.value)
+        # The run is as it was.
+        check(ledger)
 
 
 DAMAGE = ["garbage", "truncated", "empty", "flipped", "foreign", "directory", "missing"]

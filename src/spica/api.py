@@ -176,9 +176,10 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         stack.enter_context(terminate_as_interrupt())
         owned = stack.enter_context(_folder(source, options))
         folder = owned.path
-        ledger = None
+        ledger: Ledger | None = None
+        mixed: tuple[str, ...] = ()
         if options.resume is not None:
-            ledger = stack.enter_context(_resumed(source, options, folder, observer))
+            ledger, mixed = stack.enter_context(_resumed(source, options, folder, observer))
         # Workers import while the configuration is enumerated.
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
         prepared = _enumerated(source, folder, jobs, observer)
@@ -187,6 +188,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         prepared = _preflighted(source, options, prepared, evaluator, observer)
         plan = prepared.plan
         inputs = _inputs(source, prepared, options)
+        inputs = replace(inputs, warnings=(*mixed, *inputs.warnings))
         inputs = _less_time(inputs, time.monotonic() - began)
         # From here on an interrupt is a request, and what there is by then is kept.
         stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
@@ -268,11 +270,16 @@ def _evaluator(config: SmartSearchConfig, options: RunOptions, jobs: int) -> Ite
 
 
 @contextmanager
-def _resumed(source: Source, options: RunOptions, folder: Path, observer: SweepObserver) -> Iterator[Ledger]:
+def _resumed(
+    source: Source, options: RunOptions, folder: Path, observer: SweepObserver
+) -> Iterator[tuple[Ledger, tuple[str, ...]]]:
+    """The record of the run, and what is mixed by going on with it."""
     with Ledger.resume(folder) as ledger:
-        for mixed in ledger.admit(identity_of(source), force=options.force):
-            observer.on_event(Warned(f"results are mixed: {mixed}"))
-        yield ledger
+        differences = ledger.admit(identity_of(source), force=options.force)
+        mixed = tuple(f"results are mixed: {difference}" for difference in differences)
+        for line in mixed:
+            observer.on_event(Warned(line))
+        yield ledger, mixed
 
 
 def _preflight_voice(observer: SweepObserver) -> Callable[[str], None]:

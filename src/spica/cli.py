@@ -100,7 +100,7 @@ def sweep(
     ] = None,
     out: OutOption = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Overrides sweep.random_seed.")
+        int | None, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Overrides sweep.random_seed.")
     ] = None,
     jobs: JobsOption = None,
     overrides: SetOption = None,

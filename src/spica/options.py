@@ -11,7 +11,7 @@ from spica.errors import InputError, Problem
 #: The least and the most of a run's options, the same as on the command line.
 BOUNDS: Final = {
     "jobs": (1, 1024),
-    "seed": (0, 2**31 - 1),
+    "seed": (0, 2**32 - 1),
     "max_minutes": (0, 10**6),
     "memory_gb": (0.1, 10**6),
 }

@@ -150,10 +150,11 @@ class SweepResult:
 
     @property
     def best(self) -> Candidate | None:
-        """The winner of a single target; the knee of a front."""
+        """The winner of a single target, the knee of a front; None too when a goodput's SLA was never met."""
         if self.scoring.is_pareto:
             return self.knee
-        return self.candidates[0] if self.candidates else None
+        first = self.candidates[0] if self.candidates else None
+        return None if first and first.excluded_by_sla and self.scoring.is_goodput else first
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:

@@ -118,6 +118,11 @@ class Scoring:
             return replace(result, outcome=Outcome.FAILED, reason=str(error), metrics=None)
         return result
 
+    @property
+    def is_goodput(self) -> bool:
+        """Whether the single target is a goodput: then a candidate excluded by the SLA wins nothing."""
+        return not self.is_pareto and all(_METRIC[name] == _GOODPUT for name in self.targets)
+
     def excluded_by_sla(self, metrics: Metrics) -> bool:
         """Whether no token of the replay was within the SLA; False without an SLA.
 

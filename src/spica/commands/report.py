@@ -12,11 +12,11 @@ from spica.report.terminal import result_view
 
 
 def report_command(folder: Path, as_json: bool) -> int:
-    """The exit code: 1 when the run has no feasible candidate."""
+    """The exit code: 1 when nothing in the run is feasible, or meets the SLA."""
     report = report_run(folder)
     if as_json:
         print_json({"folder": str(folder), **candidates_json(report)})
     else:
         out().print(result_view(report))
         out().print(f"\nreport      {folder / 'report.html'}")
-    return EXIT_OK if report.leaders else EXIT_NOTHING_FEASIBLE
+    return EXIT_OK if report.best else EXIT_NOTHING_FEASIBLE

@@ -37,7 +37,7 @@ def sweep_command(command: SweepCommand) -> int:
         raise SweepInterrupted(f"interrupted before anything was measured; {kept}") from None
     show(done, command.as_json)
     raise_if_interrupted(done.result, str(done.folder))
-    return EXIT_OK if done.result.candidates else EXIT_NOTHING_FEASIBLE
+    return EXIT_OK if done.result.best else EXIT_NOTHING_FEASIBLE
 
 
 def show(done: Run, as_json: bool) -> None:

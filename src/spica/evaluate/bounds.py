@@ -57,7 +57,10 @@ def refusal(plan: ReplayPlan, limits: Limits) -> str | None:
     size = f"{cost.requests:,} requests with {cost.tokens:,} tokens"
     if limits.max_bytes is not None and cost.bytes > limits.max_bytes:
         need, cap = told_apart(cost.bytes, limits.max_bytes)
-        return f"{size} need at least {need} to replay, more than the worker's cap of {cap}"
+        return (
+            f"{size} need at least {need} to replay, more than the worker's cap of {cap}: "
+            "send fewer requests, or raise --memory-gb"
+        )
     if limits.max_seconds is not None and cost.seconds > limits.max_seconds:
         return (
             f"{size} need at least {cost.seconds:,.0f} s to replay, "

@@ -6,9 +6,19 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spica.evaluate.protocol import Metrics, Outcome, ReplicaCount, TrialResult
 from spica.optimize.protocol import Values
+
+#: Settings that decide what is measured and how it is scored, for every candidate alike.
+_DECISIVE: Final = (
+    "search_space.model_name:",
+    "search_space.hardware_sku:",
+    "workload.",
+    "goal.",
+    "trace_sha256:",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,10 @@ class RunIdentity:
         lines += _changes("", then_config, _flatten(json.loads(now.config_json)))
         lines += _changes("version of ", dict(self.versions), dict(now.versions))
         return tuple(lines)
+
+    def incomparable(self, now: RunIdentity) -> tuple[str, ...]:
+        """Those of the differences after which a number means something else."""
+        return tuple(line for line in self.differences(now) if line.startswith(_DECISIVE))
 
 
 def _flatten(value: object, prefix: str = "") -> dict[str, str]:

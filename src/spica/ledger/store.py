@@ -174,9 +174,15 @@ class Ledger:
         """Check that a resumed run is the recorded one.
 
         Returns what will be mixed (empty when nothing differs). LedgerError listing the differences unless
-        ``force``.
+        ``force``; even then when model, SKU, workload or goal differ: such results cannot be ranked together.
         """
         differences = self.identity().differences(now)
+        if force and (decisive := self.identity().incomparable(now)):
+            raise LedgerError(
+                f"{self.folder} was made for something else, which --force cannot mix:\n    "
+                + "\n    ".join(decisive),
+                remedy="start a new run",
+            )
         if differences and not force:
             raise LedgerError(
                 f"{self.folder} was made with other settings or versions:\n    " + "\n    ".join(differences),

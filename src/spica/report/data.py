@@ -135,7 +135,8 @@ class RunReport:
 
     @property
     def best(self) -> Leader | None:
-        """The winner of a single target, the knee of a front."""
+        """The winner of a single target, the knee of a front; None too when a goodput's SLA was never met."""
         if self.scoring.is_pareto:
             return next((leader for leader in self.leaders if leader.key == self.knee), None)
-        return self.leaders[0] if self.leaders else None
+        first = self.leaders[0] if self.leaders else None
+        return None if first and first.excluded_by_sla and self.scoring.is_goodput else first

@@ -78,11 +78,33 @@ def _effect(knob: str, groups: dict[str, list[float]], up: bool) -> KnobEffect:
 def why_none(report: RunReport) -> str:
     """Why there is no best candidate."""
     if report.leaders:
-        return "No request of any candidate met the SLA."
+        return f"No request of any candidate met the SLA.{_closest(report)}"
     why = _STOPS.get(report.extras.stop)
     if why is not None and not any(trial.order for trial in report.trials):
         return f"Nothing was measured: {why} before the first replay had ended."
     return "No candidate was feasible."
+
+
+def _closest(report: RunReport) -> str:
+    """The candidate whose mean latencies miss the SLA by the smallest factor."""
+    sla = report.scoring.sla
+    if sla is None:
+        return ""
+    limits = {"TTFT": ("mean_ttft_ms", sla.ttft_ms), "ITL": ("mean_itl_ms", sla.itl_ms)}
+    limits["end to end"] = ("mean_e2e_latency_ms", sla.e2e_ms)
+    asked = {name: (key, limit) for name, (key, limit) in limits.items() if limit is not None}
+    able = [leader for leader in report.leaders if all(key in leader.metrics for key, _ in asked.values())]
+    if not able or not asked:
+        return ""
+
+    def miss(leader: Leader) -> float:
+        return max(leader.metrics[key] / limit for key, limit in asked.values())
+
+    best = min(able, key=miss)
+    means = ", ".join(
+        f"{name} {number(best.metrics[key])} ms of {number(limit)}" for name, (key, limit) in asked.items()
+    )
+    return f" Closest, in the mean: {means} ({candidate_text(best.config)})."
 
 
 def why_best(report: RunReport) -> tuple[str, ...]:

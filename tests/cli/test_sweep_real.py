@@ -21,6 +21,18 @@ THROUGHPUT = 2746.464
 TTFT_MS = 769.723
 
 
+def test_an_sla_that_nothing_meets_has_no_winner(spica: Spica, config: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    sla = ("--set", "goal.target=goodput", "--set", "goal.sla={ttft_ms: 1, itl_ms: 20}")
+    done = spica("sweep", config, "--out", run, *sla)
+    assert done.code == 1, done.err
+    assert "No request of any candidate met the SLA." in done.out
+    # The only candidate's mean TTFT, 769.723 ms, beside what was asked for.
+    assert "TTFT 769.7 ms of 1" in " ".join(done.out.split())
+    assert not list((run / "deploy").glob("rank-*"))
+    assert spica("report", run).code == 1
+
+
 def _workers() -> set[int]:
     """The worker processes below this one; other tests of the session may keep some of their own."""
     children = psutil.Process().children(recursive=True)
@@ -53,6 +65,11 @@ def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path)
     assert other.code == 2
     assert "seed: was 1, is 7" in other.err
     assert "--force" in other.err
+
+    forced = spica("sweep", config, "--resume", run, "--force", "--set", "workload.isl=2999")
+    assert forced.code == 2
+    assert "workload.isl: was 3000, is 2999" in forced.err
+    assert "start a new run" in forced.err
 
     pinned = spica("check", run / "deploy" / "rank-1" / "repin.yaml")
     assert pinned.code == 0, pinned.err

@@ -234,6 +234,23 @@ def test_points_that_the_sla_excludes_are_shown_apart(tmp_path: Path) -> None:
     assert max(c.objectives[1] for c in result.excluded) > max(c.objectives[1] for c in result.front)
 
 
+def test_a_goodput_of_nothing_has_no_winner(tmp_path: Path) -> None:
+    def none_good(sample: Sample, repeat: int) -> TrialResult:
+        base = metrics_of(sample, repeat).summary
+        return TrialResult(
+            Outcome.FEASIBLE, metrics=Metrics({**base, "goodput_output_throughput_tok_s": 0.0})
+        )
+
+    from spica.evaluate.protocol import Sla
+
+    result = Setup(tmp_path, scoring=Scoring("goodput", sla=Sla(e2e_ms=1.0))).run(
+        FakeEvaluator(model=none_good)
+    )
+    assert result.candidates
+    assert result.best is None
+    assert any("met the SLA" in warning for warning in result.warnings)
+
+
 def test_observers_see_phases_rounds_and_improvements(tmp_path: Path) -> None:
     observer = Recorded()
     result = Setup(tmp_path).run(observer=observer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -22,11 +22,14 @@ from spica.report.numbers import (
     batching_text,
     candidate_text,
     duration,
+    in_sla,
     load_text,
     number,
     parallel_text,
+    percent,
     policy_text,
     router_text,
+    sla_text,
     values_text,
 )
 from spica.report.tables import outcome_counts
@@ -44,10 +47,11 @@ def report_html(report: RunReport) -> str:
     from plotly.offline import get_plotlyjs
 
     title = f"{report.model} on {report.hardware}"
+    heads = [headline(report), sla_text(report.scoring.sla)]
     body = "\n".join(
         [
             f"<h1>{escape(title)}</h1>",
-            f'<p class="lead">{escape(headline(report))}</p>',
+            *(f'<p class="lead">{escape(line)}</p>' for line in heads if line is not None),
             *_best(report),
             *_pictures(report),
             *_candidates(report),
@@ -90,9 +94,11 @@ def _tiles(report: RunReport) -> str:
     tiles += [(str(n), name) for name, n in counts.items() if name not in ("feasible", "cache_hit")]
     best = report.best
     if best is not None:
-        for key, title in (("mean_ttft_ms", "TTFT of the best, ms"), ("mean_itl_ms", "ITL of the best, ms")):
+        if report.scoring.sla is not None:
+            tiles.append((percent(in_sla(best.metrics)), "of the requests of the best in SLA"))
+        for key, title in (("mean_ttft_ms", "mean TTFT"), ("mean_itl_ms", "mean ITL")):
             if key in best.metrics:
-                tiles.append((number(best.metrics[key]), title))
+                tiles.append((number(best.metrics[key]), f"{title} of the best, ms"))
         tiles.append((f"{best.avg_gpu:.4g}", "GPUs of the best"))
     if report.extras.wall is not None:
         tiles.append((duration(report.extras.wall), "wall time"))
@@ -139,45 +145,64 @@ def _table(columns: Sequence[str], rows: Iterable[str], numeric: Sequence[str] =
 def _candidates(report: RunReport) -> Iterable[str]:
     if not report.leaders:
         return
-    objectives = [MEASURES[n].unit for n in report.objectives]
-    numeric = ["#", "GPUs", *_load_column(report), *objectives, "TTFT ms", "ITL ms", *_other_rates(report)]
-    columns = ["#", "mode", "backend", "workers", "batching", "router", "planner", *numeric[1:]]
+    numbers = _number_columns(report)
+    numeric = [title for title, _ in numbers]
+    columns = ["#", "mode", "backend", "workers", "batching", "router", "planner", *numeric]
+    share = "" if report.scoring.sla is None else " In SLA: the requests that met it."
     yield (
         f"<h2>Candidates</h2>\n<p class='note'>The first {min(TOP, len(report.leaders))} of "
         f"{len(report.leaders)}; all of them are in candidates.csv. Workers and batching (batched tokens / "
-        "sequences) of a disaggregated candidate: prefill, then decode. GPUs: average over the replay.</p>"
+        "sequences) of a disaggregated candidate: prefill, then decode. GPUs: average over the replay."
+        f"{share}</p>"
     )
-    rows = (_candidate(report, leader) for leader in report.leaders[:TOP])
-    yield _table(columns, rows, numeric)
+    rows = (_candidate(report, leader, numbers) for leader in report.leaders[:TOP])
+    yield _table(columns, rows, ["#", *numeric], "candidates")
 
 
-def _load_column(report: RunReport) -> list[str]:
-    """The requests in flight, when each candidate has its own."""
-    return ["in flight"] if any(load_text(leader.config) for leader in report.leaders) else []
+NumberColumn = tuple[str, Callable[[Leader], str]]
 
 
-def _other_rates(report: RunReport) -> list[str]:
-    """The two usual rates, without those that are objectives already."""
-    usual = (("throughput_per_gpu", "tok/s/GPU"), ("throughput_per_user", "tok/s/user"))
-    return [unit for name, unit in usual if name not in report.objectives]
+def _number_columns(report: RunReport) -> list[NumberColumn]:
+    """Heading and content of the numeric columns; those with nothing to tell are left out."""
+    columns: list[NumberColumn] = [("GPUs", lambda c: f"{c.avg_gpu:.4g}")]
+    if any(load_text(leader.config) for leader in report.leaders):  # each candidate has its own load
+        columns.append(("in flight", lambda c: (load_text(c.config) or "-").removesuffix(" in flight")))
+    columns += [(MEASURES[name].unit, _value(at)) for at, name in enumerate(report.objectives)]
+    if report.scoring.sla is not None:
+        columns.append(("in SLA", lambda c: percent(in_sla(c.metrics))))
+    columns.append(("mean TTFT ms", _metric("mean_ttft_ms")))
+    if any("p95_ttft_ms" in leader.metrics for leader in report.leaders):
+        columns.append(("p95 TTFT ms", _metric("p95_ttft_ms")))
+    columns.append(("mean ITL ms", _metric("mean_itl_ms")))
+    if "throughput_per_gpu" not in report.objectives:
+        columns.append(("tok/s/GPU", lambda c: number(per_gpu(c))))
+    if "throughput_per_user" not in report.objectives:
+        columns.append(("tok/s/user", lambda c: number(per_user(c))))
+    return columns
 
 
-def _candidate(report: RunReport, leader: Leader) -> str:
+def _metric(key: str) -> Callable[[Leader], str]:
+    return lambda leader: number(leader.metrics.get(key))
+
+
+def _value(at: int) -> Callable[[Leader], str]:
+    """The objective at that place, with its spread where it was measured repeatedly."""
+
+    def text(leader: Leader) -> str:
+        value = number(leader.values[at])
+        return f"{value} ± {number(leader.std[at])}" if leader.std else value
+
+    return text
+
+
+def _candidate(report: RunReport, leader: Leader, numbers: Sequence[NumberColumn]) -> str:
     config = leader.config
     star = " ★" if leader.key == report.knee else ("" if not leader.on_front else " ●")
     words = [config["deployment_mode"], config["backend"], parallel_text(config), batching_text(config)]
     words += [router_text(config), policy_text(config) or "static"]
-    spread = leader.std or (None,) * len(leader.values)
-    numbers = [f"{leader.avg_gpu:.4g}"]
-    numbers += [(load_text(config) or "-").removesuffix(" in flight") for _ in _load_column(report)]
-    for value, std in zip(leader.values, spread, strict=True):
-        numbers.append(number(value) if std is None else f"{number(value)} ± {number(std)}")
-    numbers += [number(leader.metrics.get("mean_ttft_ms")), number(leader.metrics.get("mean_itl_ms"))]
-    rates = {"tok/s/GPU": per_gpu(leader), "tok/s/user": per_user(leader)}
-    numbers += [number(rates[unit]) for unit in _other_rates(report)]
     cells = f'<td class="n">{leader.rank}{star}</td>'
     cells += "".join(f'<td class="code">{escape(str(word))}</td>' for word in words)
-    cells += "".join(f'<td class="n">{escape(n)}</td>' for n in numbers)
+    cells += "".join(f'<td class="n">{escape(text(leader))}</td>' for _, text in numbers)
     mark = ' class="first"' if report.best is not None and leader.key == report.best.key else ""
     return f"<tr{mark}>{cells}</tr>"
 

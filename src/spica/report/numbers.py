@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spica.evaluate.protocol import Sla
 from spica.sample import FlatConfig
 
 
@@ -39,6 +40,31 @@ def number(value: float | None) -> str:
         return "0"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(digits, 6)}f}"
+
+
+def sla_text(sla: Sla | None) -> str | None:
+    """``SLA: TTFT 1500 ms, ITL 20 ms``; None where the goal has none."""
+    if sla is None:
+        return None
+    named = (("TTFT", sla.ttft_ms), ("ITL", sla.itl_ms), ("end to end", sla.e2e_ms))
+    return "SLA: " + ", ".join(f"{name} {limit:.15g} ms" for name, limit in named if limit is not None)
+
+
+def in_sla(metrics: Mapping[str, float]) -> float | None:
+    """The fraction of the completed requests that met the SLA, 0 to 1; None when the replay counted none."""
+    good, completed = metrics.get("goodput_completed_requests"), metrics.get("completed_requests")
+    return None if good is None or not completed else good / completed
+
+
+def percent(fraction: float | None) -> str:
+    """``88.9%``. 0% and 100% are said only of none and all: a single miss among 5,000 is ``>99.9%``."""
+    if fraction is None:
+        return "-"
+    if fraction in (0.0, 1.0):
+        return f"{fraction:.0%}"
+    if fraction < 0.001:
+        return "<0.1%"
+    return ">99.9%" if fraction > 0.999 else f"{fraction:.1%}"
 
 
 def values_text(values: Sequence[float] | None, objectives: Sequence[str]) -> str:

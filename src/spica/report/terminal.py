@@ -14,11 +14,14 @@ from spica.report.numbers import (
     MEASURES,
     batching_text,
     duration,
+    in_sla,
     load_text,
     number,
     parallel_text,
+    percent,
     policy_text,
     router_text,
+    sla_text,
     values_text,
 )
 from spica.report.tables import outcome_counts
@@ -27,8 +30,10 @@ TOP = 10
 
 
 def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
-    """Headline, the first ``top`` candidates, why the first one, what became of the others."""
-    parts: list[RenderableType] = [Text(headline(report), style="bold"), Text()]
+    """Headline and SLA, the first ``top`` candidates, why the first one, what became of the others."""
+    heads = [headline(report), sla_text(report.scoring.sla)]
+    parts: list[RenderableType] = [Text(line, style="bold") for line in heads if line is not None]
+    parts.append(Text())
     if report.leaders:
         parts.append(_table(report, top))
     parts += [Text(line) for line in _below(report, top)]
@@ -47,36 +52,44 @@ def headline(report: RunReport) -> str:
 def _table(report: RunReport, top: int) -> Table:
     """Two lines per candidate: the numbers, then what it is."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
-    with_rate = "throughput_per_gpu" not in report.objectives
-    columns = ["#", *(MEASURES[n].unit for n in report.objectives), "GPUs", "TTFT ms", "ITL ms"]
-    columns += ["tok/s/GPU"] if with_rate else []
-    shown = report.front if report.scoring.is_pareto else report.leaders
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right", no_wrap=True, style="" if index else "bold")
+    table.add_column("#", justify="right", no_wrap=True, style="bold")
+    for name in _columns(report):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("deployment", overflow="fold")
+    shown = report.front if report.scoring.is_pareto else report.leaders
     for leader in shown[:top]:
         mark = "*" if leader.key == report.knee else ""
-        numbers = _numbers(leader)
-        table.add_row(f"{mark}{leader.rank}", *(numbers if with_rate else numbers[:-1]), _what(leader))
+        table.add_row(f"{mark}{leader.rank}", *_numbers(report, leader), _what(leader))
     return table
 
 
-def _numbers(leader: Leader) -> list[str]:
+def _with_rate(report: RunReport) -> bool:
+    """Whether tok/s/GPU has a column of its own: it is no objective, and 80 columns have room for it."""
+    crowded = report.scoring.sla is not None and report.scoring.is_pareto
+    return "throughput_per_gpu" not in report.objectives and not crowded
+
+
+def _columns(report: RunReport) -> list[str]:
+    """Headings of the numbers; two lines where one would be wider than what stands below it."""
+    units = [MEASURES[name].unit.replace("good ", "good\n") for name in report.objectives]
+    share = [] if report.scoring.sla is None else ["in\nSLA"]
+    rate = ["tok/s\n/GPU"] if _with_rate(report) else []
+    return [*units, *share, "GPUs", "mean\nTTFT ms", "mean\nITL ms", *rate]
+
+
+def _numbers(report: RunReport, leader: Leader) -> list[str]:
+    """The numbers of a candidate, one per heading of ``_columns``."""
     spread = leader.std or (None,) * len(leader.values)
     values = [
         number(v) if s is None else f"{number(v)} ±{number(s)}"
         for v, s in zip(leader.values, spread, strict=True)
     ]
+    share = [] if report.scoring.sla is None else [percent(in_sla(leader.metrics))]
+    gpus = f"{leader.avg_gpu:.1f}" if abs(leader.avg_gpu - leader.used_gpus) > 0.05 else str(leader.used_gpus)
+    latencies = [number(leader.metrics.get(key)) for key in ("mean_ttft_ms", "mean_itl_ms")]
     rate = leader.metrics.get("output_throughput_tok_s")
     per_gpu = None if rate is None or leader.avg_gpu <= 0 else rate / leader.avg_gpu
-    gpus = f"{leader.avg_gpu:.1f}" if abs(leader.avg_gpu - leader.used_gpus) > 0.05 else str(leader.used_gpus)
-    return [
-        *values,
-        gpus,
-        number(leader.metrics.get("mean_ttft_ms")),
-        number(leader.metrics.get("mean_itl_ms")),
-        number(per_gpu),
-    ]
+    return [*values, *share, gpus, *latencies, *([number(per_gpu)] if _with_rate(report) else [])]
 
 
 def _what(leader: Leader) -> Text:

@@ -97,6 +97,20 @@ def metrics(throughput: float, *, gpus: float = 8.0, per_user: float = 50.0, e2e
     )
 
 
+def counted(measured: Metrics, good: int, requests: int, *, p95_ttft: float) -> Metrics:
+    """The same summary under an SLA that ``good`` of ``requests`` met, with goodput in proportion."""
+    goodput = measured.summary["output_throughput_tok_s"] * good / requests
+    return Metrics(
+        {
+            **measured.summary,
+            "completed_requests": float(requests),
+            "goodput_completed_requests": float(good),
+            "goodput_output_throughput_tok_s": goodput,
+            "p95_ttft_ms": p95_ttft,
+        }
+    )
+
+
 def feasible(measured: Metrics) -> TrialResult:
     return TrialResult(Outcome.FEASIBLE, metrics=measured, seconds=1.5)
 

@@ -10,15 +10,24 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_run import agg, feasible, identity, metrics, sample, small_run, write_run
+from made_run import agg, counted, disagg, feasible, identity, metrics, sample, small_run, write_run
 from rich.console import Console
 
-from spica.evaluate.protocol import Outcome, TrialResult
+from spica.evaluate.protocol import Outcome, Sla, TrialResult
 from spica.report.charts import safe_json
 from spica.report.collect import collect
 from spica.report.data import RunReport
 from spica.report.html import report_html
-from spica.report.numbers import batching_text, duration, number, parallel_text, policy_text
+from spica.report.numbers import (
+    batching_text,
+    duration,
+    in_sla,
+    number,
+    parallel_text,
+    percent,
+    policy_text,
+    sla_text,
+)
 from spica.report.terminal import result_view
 from spica.sample import FlatConfig, KvLoad
 
@@ -48,6 +57,108 @@ def test_terminal_view_of_a_front_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert "front of 4" in text
     assert "…" not in text
+
+
+SLA = {"ttft_ms": 1500.0, "itl_ms": 20.0}
+
+
+def sla_run(folder: Path, goal: dict[str, object]) -> RunReport:
+    """Three candidates of 4000 tok/s on 8, 4 and 8 GPUs; 288, 256 and 0 of 288 requests met the SLA."""
+    wide = sample(disagg((1, 2), (2, 1)), kv_router=True)
+    found = [
+        (sample(agg(2, 4)), counted(metrics(4000.0, per_user=40.0), 288, 288, p95_ttft=1234.5)),
+        (wide, counted(metrics(4000.0, gpus=4.0, per_user=60.0), 256, 288, p95_ttft=2134.05)),
+        (sample(agg(8, 1)), counted(metrics(4000.0, per_user=90.0), 0, 288, p95_ttft=9999.0)),
+    ]
+    write_run(folder, {"agg": [(one, feasible(m)) for one, m in found]}, identity({**goal, "sla": SLA}))
+    return collect(folder)
+
+
+def test_terminal_view_with_an_sla_is_the_golden_one(tmp_path: Path) -> None:
+    text = printed(sla_run(tmp_path / "run", {"target": "goodput_per_gpu"}))
+    assert text == (GOLDEN / "sla_run.txt").read_text()
+    assert max(map(len, text.splitlines())) <= 80
+    # 4000 / 4 * 256 / 288 = 888.9 and 256 / 288 = 0.8889; 4000 / 8 of 288 / 288; none of the third.
+    rows = [line.split()[:3] for line in text.splitlines() if re.match(r"[123] +\d", line)]
+    assert rows == [["1", "888.9", "88.9%"], ["2", "500.0", "100%"], ["3", "0", "0%"]]
+
+
+@pytest.mark.parametrize(
+    "objectives",
+    [["goodput", "throughput_per_user"], ["goodput_per_gpu", "throughput_per_gpu", "e2e_latency"]],
+)
+def test_a_front_under_an_sla_fits_80_columns(tmp_path: Path, objectives: list[str]) -> None:
+    report = sla_run(tmp_path / "run", {"target": "pareto", "pareto_objectives": objectives})
+    spread = [replace(leader, std=(12.345,) * len(objectives)) for leader in report.leaders]
+    text = printed(replace(report, leaders=tuple(spread)))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert "88.9%" in text
+    assert text.count("±12.35") == len(objectives) * len(report.front)
+    assert {"disagg", "vllm", "batch", "8k/256"} <= set(text.split())  # no word of a deployment is cut
+
+
+def cells(row: str) -> list[str]:
+    return re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+
+
+def test_html_shows_the_sla_and_who_met_it(tmp_path: Path) -> None:
+    page = report_html(sla_run(tmp_path / "run", {"target": "goodput_per_gpu"}))
+    assert '<p class="lead">SLA: TTFT 1500 ms, ITL 20 ms</p>' in page
+    assert "<b>88.9%</b><span>of the requests of the best in SLA</span>" in page
+    section = page[page.index("<h2>Candidates") :]
+    assert '<div class="scroll candidates"><table>' in section
+    head, *rows = (cells(row) for row in re.findall(r"<tr.*?</tr>", section)[:4])
+    shown = [dict(zip(head, row, strict=True)) for row in rows]
+    assert [row["in SLA"] for row in shown] == ["88.9%", "100%", "0%"]
+    assert [row["p95 TTFT ms"] for row in shown] == ["2,134", "1,234", "9,999"]
+    assert {row["mean TTFT ms"] for row in shown} == {"769.7"}
+    assert {row["mean ITL ms"] for row in shown} == {"20.80"}
+    assert [row["tok/s/GPU"] for row in shown] == ["1,000", "500.0", "500.0"]
+
+
+def test_a_wide_table_scrolls_in_its_own_box(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    page = report_html(collect(tmp_path / "run"))
+    assert re.search(r"^\.scroll \{ overflow-x: auto;", page, re.MULTILINE)
+    assert page.count("<table>") == page.count('<div class="scroll ') > 2
+
+
+def test_without_an_sla_nothing_is_said_of_one(tmp_path: Path) -> None:
+    """Even where the replay counts good requests, as under a planner with targets of its own."""
+    one = counted(metrics(4000.0), 256, 288, p95_ttft=1234.5)
+    write_run(tmp_path / "run", {"agg": [(sample(agg(2, 4)), feasible(one))]})
+    report = collect(tmp_path / "run")
+    page = report_html(report)
+    assert "SLA" not in page[page.index("<main>") :]
+    assert "SLA" not in printed(report)
+
+
+@pytest.mark.parametrize(
+    ("sla", "text"),
+    [
+        (None, None),
+        (Sla(ttft_ms=1500.0, itl_ms=20.0), "SLA: TTFT 1500 ms, ITL 20 ms"),
+        (Sla(e2e_ms=1234567.5), "SLA: end to end 1234567.5 ms"),
+        (Sla(0.5, 0.01, 9.0), "SLA: TTFT 0.5 ms, ITL 0.01 ms, end to end 9 ms"),
+    ],
+)
+def test_sla_words(sla: Sla | None, text: str | None) -> None:
+    assert sla_text(sla) == text
+
+
+@pytest.mark.parametrize(
+    ("good", "requests", "text"),
+    [
+        (256, 288, "88.9%"), (288, 288, "100%"), (0, 288, "0%"), (4999, 5000, ">99.9%"), (1, 5000, "<0.1%"),
+        (999, 1000, "99.9%"), (1, 1000, "0.1%"), (1, 2, "50.0%"), (0, 0, "-"), (None, 288, "-"),
+    ],
+)  # fmt: skip
+def test_the_share_in_sla(good: int | None, requests: int, text: str) -> None:
+    summary = {"completed_requests": float(requests)}
+    if good is not None:
+        summary["goodput_completed_requests"] = float(good)
+    assert percent(in_sla(summary)) == text
 
 
 def test_terminal_view_without_candidates(tmp_path: Path) -> None:

@@ -78,10 +78,10 @@ def _columns(report: RunReport) -> list[str]:
 
 
 def _numbers(report: RunReport, leader: Leader) -> list[str]:
-    """The numbers of a candidate, one per heading of ``_columns``."""
+    """The numbers of a candidate, one per heading of ``_columns``; a spread stands below its value."""
     spread = leader.std or (None,) * len(leader.values)
     values = [
-        number(v) if s is None else f"{number(v)} ±{number(s)}"
+        number(v) if s is None else f"{number(v)}\n±{number(s)}"
         for v, s in zip(leader.values, spread, strict=True)
     ]
     share = [] if report.scoring.sla is None else [percent(in_sla(leader.metrics))]

@@ -21,7 +21,7 @@ from spica.branches import BranchPlan
 from spica.config import SmartSearchConfig
 from spica.config.load import dump_yaml
 from spica.errors import DISK_ERRORS, InputError, LedgerError, Problem, StackError
-from spica.ledger import LEDGER_FILE, LOCK_FILE, NOT_BEGUN_REMEDY, Ledger, RunLock
+from spica.ledger import LEDGER_FILE, LOCK_FILE, NOT_BEGUN_REMEDY, Ledger, RunLock, refuse_in_use
 from spica.report.collect import SPACE_FILE, SUMMARY_FILE
 from spica.report.space import space_json
 from spica.results import SweepResult
@@ -118,13 +118,13 @@ def _try_disk(folder: Path) -> None:
 def _refuse_unusable(folder: Path, *, locked: bool = False) -> None:
     """Raise when it cannot be a new run's. Whoever is still beginning one there is named by the lock."""
     try:
+        if not locked:
+            refuse_in_use(folder)
         if Ledger.begun(folder):
             raise LedgerError(
                 f"{folder} already holds a run",
                 remedy=f"continue it with --resume {folder}, or give another folder (--out DIR)",
             )
-        if not locked and (folder / LOCK_FILE).is_file():
-            RunLock(folder).release()
         if folder.is_dir() and _holds_something(folder):
             raise InputError(Problem(f"{folder} is not empty", key="--out", remedy=_OUT_REMEDY))
         if folder.exists() and not folder.is_dir():

@@ -36,6 +36,8 @@ def test_before_the_search_nothing_is_left(tmp_path: Path, number: int, line: st
         for said in sweep.stderr:
             if line in said:
                 break
+        # Held there: a preflight may be over before the second start has got to the folder.
+        sweep.send_signal(signal.SIGSTOP)
         family = psutil.Process(sweep.pid).children(recursive=True)
         sweep.send_signal(number)
         rest = sweep.stderr.read()

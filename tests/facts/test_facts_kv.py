@@ -98,6 +98,7 @@ def test_without_the_estimator_nothing_is_guessed(monkeypatch: pytest.MonkeyPatc
     assert estimator_available()
     monkeypatch.setitem(sys.modules, "aisimulate_core.sdk.memory", None)
     assert not estimator_available()
+    kv_capacity.cache_clear()
     unasked = query("Qwen/Qwen3-32B", "h200_sxm", "vllm", ParallelShape(tp=16))
     with pytest.raises(StackError, match="cannot be imported"):
         kv_capacity(unasked)

@@ -1,7 +1,7 @@
 """The durable record of a run: one SQLite file in the run folder. See ``docs/runs.md``."""
 
 from spica.ledger.faults import corrupted, writing_in
-from spica.ledger.lock import LOCK_FILE, RunLock
+from spica.ledger.lock import LOCK_FILE, RunLock, refuse_in_use
 from spica.ledger.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 from spica.ledger.store import LEDGER_FILE, NOT_BEGUN_REMEDY, SCHEMA_VERSION, Ledger
 
@@ -18,5 +18,6 @@ __all__ = [
     "TellRecord",
     "TrialRecord",
     "corrupted",
+    "refuse_in_use",
     "writing_in",
 ]

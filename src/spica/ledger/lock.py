@@ -13,6 +13,28 @@ from spica.ledger.faults import explain_os
 LOCK_FILE = "run.lock"
 
 
+def _in_use(folder: Path, fd: int) -> LedgerError:
+    owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+    return LedgerError(
+        f"{folder} is in use by process {owner}",
+        remedy="wait until it ends, or stop it (Ctrl-C, or kill it) and try again",
+    )
+
+
+def refuse_in_use(folder: Path) -> None:
+    """Raise LedgerError when a process holds the lock of ``folder``; changes nothing there."""
+    try:
+        fd = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(folder, fd) from None
+    finally:
+        os.close(fd)
+
+
 class RunLock:
     """An exclusive lock on a run folder, held until ``release`` or the end of the process, however it ends.
 
@@ -28,12 +50,9 @@ class RunLock:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+                error = _in_use(folder, fd)
                 os.close(fd)
-                raise LedgerError(
-                    f"{folder} is in use by process {owner}",
-                    remedy="wait until it ends, or stop it (Ctrl-C, or kill it) and try again",
-                ) from None
+                raise error from None
             if self._is_current(fd):
                 self._fd = fd
             else:

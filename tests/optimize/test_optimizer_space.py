@@ -84,16 +84,17 @@ def test_ints_stay_ints_and_log_scaling_spaces_powers_evenly() -> None:
 def test_a_float_on_a_log_scale_tells_small_shares_apart() -> None:
     study = Study((FloatParameter("load", 0.0, 2.0, 1.0, log=True),), (Objective("o"),), 0)
     space = Space(study)
-    # A thousandth of the range is ln(2) / ln(1001) of the way, the middle of the way (sqrt(1001) - 1) / 1000.
-    rows = np.array([[0.0], [0.002], [2.0 * 0.030638580], [2.0]])
-    np.testing.assert_allclose(space.positions(rows)[:, 0], [0.0, 0.1003288, 0.5, 1.0], atol=1e-6)
+    # A hundredth of the range is ln(2) / ln(101) of the way, the middle of the way (sqrt(101) - 1) / 100.
+    middle = 2.0 * 0.0904987562
+    rows = np.array([[0.0], [0.02], [middle], [2.0]])
+    np.testing.assert_allclose(space.positions(rows)[:, 0], [0.0, 0.1501909, 0.5, 1.0], atol=1e-6)
     np.testing.assert_allclose(space.at_positions(space.positions(rows)), rows, atol=1e-12)
-    np.testing.assert_allclose(space.features(rows).continuous[:, 0], [0.0, 0.1003288, 0.5, 1.0], atol=1e-6)
-    # Half of all points lie below 3.1% of the range; a step of 0.15 from the middle is a factor of 2.8.
+    np.testing.assert_allclose(space.features(rows).continuous[:, 0], [0.0, 0.1501909, 0.5, 1.0], atol=1e-6)
+    # Half of all points lie below 9% of the range; a step of 0.15 from the middle ends at 65% of the way.
     drawn = quasi_random(space, 64, seed=1)[:, 0]
-    assert (drawn < 2.0 * 0.030638580).sum() == 32
-    near = one_step(space, np.array([2.0 * 0.030638580]))[:, 0]
-    assert np.isclose(near, 2.0 * (1001**0.65 - 1) / 1000).sum() == 1
+    assert (drawn < middle).sum() == 32
+    near = one_step(space, np.array([middle]))[:, 0]
+    assert np.isclose(near, 2.0 * (101**0.65 - 1) / 100).sum() == 1
 
 
 def test_linear_scaling_keeps_ratios_of_gaps() -> None:

@@ -73,7 +73,7 @@ class NameKnob:
 @dataclass(frozen=True, slots=True)
 class RatioKnob:
     """``kv_load_ratio``; a study dimension when ``low < high``. On a log scale: a front reaches from one
-    request to a full cache, and half of it lies below a few percent."""
+    request to a full cache."""
 
     name: str
     low: float

@@ -22,7 +22,7 @@ Values = Mapping[str, Value]
 @dataclass(frozen=True, slots=True)
 class FloatParameter:
     """A continuous parameter on ``[low, high]``, ``low < high``; ``log`` asks for a scale on which what lies
-    above ``low`` counts by its ratio, down to a thousandth of the range (``low`` may be 0)."""
+    above ``low`` counts by its ratio, down to a hundredth of the range (``low`` may be 0)."""
 
     name: str
     low: float

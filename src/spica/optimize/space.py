@@ -19,7 +19,7 @@ Rows = NDArray[np.float64]
 # Points whose candidates are remembered; then the memory starts afresh, to stay within some 20 MB.
 _REMEMBERED = 30_000
 # The range of a float on a log scale, in units of the distance below which it counts linearly.
-_FINEST = 1000.0
+_FINEST = 100.0
 
 
 @dataclass(frozen=True, slots=True)

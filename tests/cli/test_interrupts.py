@@ -36,8 +36,6 @@ def test_before_the_search_nothing_is_left(tmp_path: Path, number: int, line: st
         for said in sweep.stderr:
             if line in said:
                 break
-        # Held there: a preflight may be over before the second start has got to the folder.
-        sweep.send_signal(signal.SIGSTOP)
         family = psutil.Process(sweep.pid).children(recursive=True)
         sweep.send_signal(number)
         rest = sweep.stderr.read()
@@ -60,6 +58,8 @@ def test_killed_in_the_preflight_no_worker_stays_and_the_folder_can_be_used(tmp_
         for said in sweep.stderr:
             if "tiny candidate" in said:
                 break
+        # Held there: a preflight may be over before the second start has got to the folder.
+        sweep.send_signal(signal.SIGSTOP)
         family = psutil.Process(sweep.pid).children(recursive=True)
         second = subprocess.run(command, capture_output=True, text=True, check=False)
         sweep.kill()

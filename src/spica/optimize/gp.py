@@ -243,8 +243,9 @@ class GaussianProcessStrategy:
         deviations = np.sqrt(np.array([variance for _, variance in marginals]))
         return self._score(means, deviations, models.chance(features), data, [])
 
-    def _beliefs(self, models: _Models, rows: Rows) -> acquisition.Beliefs:
-        joints = [model.joint(self._space.features(rows)) for model in models.objectives]
+    @staticmethod
+    def _beliefs(models: _Models, features: Features) -> acquisition.Beliefs:
+        joints = [model.joint(features) for model in models.objectives]
         return acquisition.Beliefs(
             np.array([mean for mean, _ in joints]),
             np.array([covariance for _, covariance in joints]),
@@ -257,9 +258,8 @@ class GaussianProcessStrategy:
         if len(means) == 1:
             best = max([float(data.labels.max()), *means[0][taken]])
             return acquisition.log_expected_improvement(means[0], deviations[0], best) + np.log(chance)
-        known = data.labels
         reference = data.labels.min(axis=0) - 0.1
-        points = np.vstack([known, means[:, taken].T])
+        points = np.vstack([data.labels, means[:, taken].T])
         front = acquisition.non_dominated(points)
         if len(means) == 2:
             return chance * acquisition.expected_hypervolume_gain(means, deviations, front, reference)
@@ -268,8 +268,8 @@ class GaussianProcessStrategy:
 
     def _pick(self, models: _Models, data: _Data, pool: Rows, seen: frozenset[str], count: int) -> list[int]:
         held = len(data.pending)
-        together = np.vstack([data.pending, pool])
-        beliefs, chance = self._beliefs(models, together), models.chance(self._space.features(together))
+        features = self._space.features(np.vstack([data.pending, pool]))
+        beliefs, chance = self._beliefs(models, features), models.chance(features)
         taken = set(seen)
 
         local = np.concatenate([np.zeros(held, dtype=bool), self._near(self._parents(data)[:3], pool)])

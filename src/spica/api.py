@@ -44,6 +44,7 @@ from spica.sweep import (
     StopFlag,
     SweepInputs,
     SweepOptions,
+    how_to_continue,
     run_sweep,
     stop_on_interrupt,
     terminate_as_interrupt,
@@ -191,7 +192,12 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         inputs = replace(inputs, warnings=(*mixed, *inputs.warnings))
         inputs = _less_time(inputs, time.monotonic() - began)
         # From here on an interrupt is a request, and what there is by then is kept.
-        stack.enter_context(stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)))
+        farewell = (
+            f"error: stopped at once; what was measured is in {folder}\n    {how_to_continue(str(folder))}"
+        )
+        stack.enter_context(
+            stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True), farewell=farewell)
+        )
         ledger = ledger or stack.enter_context(Ledger.create(folder, identity_of(source), lock=owned.lock))
         with writing_in(folder):
             write_beginning(folder, config, plan)

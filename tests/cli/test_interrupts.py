@@ -108,6 +108,26 @@ def test_a_script_interrupted_while_the_model_is_compiled_ends_in_order(tmp_path
     assert rest.split("PhaseChanged done")[1].strip() == "", "nothing is said after the end"
 
 
+@pytest.mark.real
+def test_stopped_at_once_the_way_to_go_on_is_named(tmp_path: Path) -> None:
+    config, run_folder = tmp_path / "long.yaml", tmp_path / "run"
+    config.write_text(SMALL.replace("num_request_ratio: 4", "num_request_ratio: 2000"))
+    command = [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(run_folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as sweep:
+        assert sweep.stderr is not None
+        for awaited in ("searching", "once more ends everything at once"):
+            for said in sweep.stderr:
+                if awaited in said:
+                    break
+            sweep.send_signal(signal.SIGINT)
+        rest = sweep.stderr.read()
+    assert sweep.returncode == 130
+    assert rest.splitlines() == [
+        f"error: stopped at once; what was measured is in {run_folder}",
+        f"    continue with: spica sweep --resume {run_folder}",
+    ]
+
+
 class At:
     """Calls ``act`` when a phase begins."""
 

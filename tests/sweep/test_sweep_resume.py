@@ -265,7 +265,7 @@ folder = Path(sys.argv[1])
 ledger = Ledger.resume(folder) if (folder / LEDGER_FILE).exists() else Ledger.create(folder, IDENTITY)
 evaluator = FakeEvaluator(jobs=2, delay=float(sys.argv[2]))
 stop = StopFlag()
-with stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True)):
+with stop_on_interrupt(stop, kill_workers=lambda: evaluator.close(kill=True), farewell="go on with it"):
     print("ready", flush=True)
     result = Setup(folder).run(evaluator, ledger=ledger, observer=Say(), stop=stop)
 print("end", result.stop, len(result.candidates), flush=True)
@@ -275,7 +275,10 @@ print("end", result.stop, len(result.candidates), flush=True)
 def child(folder: Path, delay: float) -> subprocess.Popen[str]:
     code = _CHILD.format(here=str(HERE))
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(folder), str(delay)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(folder), str(delay)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -331,6 +334,8 @@ def test_the_second_sigint_stops_at_once(tmp_path: Path) -> None:
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == "go on with it\n"
     with Ledger.resume(tmp_path / "run") as ledger:
         assert ledger.trials() == ()
 

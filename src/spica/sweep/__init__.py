@@ -4,7 +4,13 @@
 """
 
 from spica.sweep.inputs import ConfirmOptions, SearchBranch, SweepInputs, SweepOptions
-from spica.sweep.interrupts import StopFlag, raise_if_interrupted, stop_on_interrupt, terminate_as_interrupt
+from spica.sweep.interrupts import (
+    StopFlag,
+    how_to_continue,
+    raise_if_interrupted,
+    stop_on_interrupt,
+    terminate_as_interrupt,
+)
 from spica.sweep.run import run_sweep
 
 __all__ = [
@@ -13,6 +19,7 @@ __all__ = [
     "StopFlag",
     "SweepInputs",
     "SweepOptions",
+    "how_to_continue",
     "raise_if_interrupted",
     "run_sweep",
     "stop_on_interrupt",

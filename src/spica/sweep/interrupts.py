@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -17,6 +17,7 @@ from spica.results import SweepResult
 KILL_SECONDS: Final = 2.0
 #: Interrupts before the search after which nothing is undone any more.
 PATIENCE: Final = 3
+_SHOW_CURSOR: Final = "\x1b[?25h"
 
 
 class StopFlag:
@@ -35,10 +36,15 @@ class StopFlag:
 
 @contextmanager
 def stop_on_interrupt(
-    stop: StopFlag, *, kill_workers: Callable[[], None], notify: Callable[[], None] = lambda: None
+    stop: StopFlag,
+    *,
+    kill_workers: Callable[[], None],
+    farewell: str = "",
+    notify: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """While inside, the first SIGINT or SIGTERM asks the sweep to stop (``notify`` may say so); the second
-    kills the workers and ends the process with exit code 130, without unwinding.
+    kills the workers and ends the process with exit code 130, without unwinding; ``farewell`` is then the
+    last word on stderr.
 
     Only in the main thread; elsewhere (a notebook's worker thread) it does nothing, since signals cannot be
     handled there.
@@ -53,6 +59,7 @@ def stop_on_interrupt(
             killer = threading.Thread(target=kill_workers, daemon=True)
             killer.start()
             killer.join(KILL_SECONDS)
+            _say_at_once(farewell)
             os._exit(EXIT_INTERRUPTED)
         stop.request()
         notify()
@@ -63,6 +70,15 @@ def stop_on_interrupt(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say_at_once(text: str) -> None:
+    """Write to stderr past Python's buffers, whose locks the interrupted code may hold. A live display stays
+    as it is, but for the cursor that it had hidden."""
+    if text:
+        shown = f"\n{_SHOW_CURSOR}{text}\n" if os.isatty(2) else f"{text}\n"
+        with suppress(OSError):
+            os.write(2, shown.encode())
 
 
 @contextmanager
@@ -91,6 +107,11 @@ def terminate_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def how_to_continue(folder: str) -> str:
+    """The command that goes on with the run in ``folder``."""
+    return f"continue with: spica sweep --resume {folder}"
+
+
 def raise_if_interrupted(result: SweepResult, folder: str) -> None:
     """Raise SweepInterrupted, saying how to go on, when the sweep was stopped by the user.
 
@@ -101,5 +122,5 @@ def raise_if_interrupted(result: SweepResult, folder: str) -> None:
         what = f"interrupted; {found} measured candidate{'s' * (found != 1)} in {folder}"
         raise SweepInterrupted(
             what if found else f"interrupted before any candidate was measured; the run is in {folder}",
-            remedy=f"continue with: spica sweep --resume {folder}",
+            remedy=how_to_continue(folder),
         )

@@ -25,7 +25,7 @@ from spica.parallel.shapes import Mode
 from spica.ranking import hypervolume
 from spica.sample import Sample
 from spica.score import Scoring
-from spica.sweep import run_sweep
+from spica.sweep import ConfirmOptions, run_sweep
 from spica.sweep.events import (
     BestImproved,
     BranchStopped,
@@ -264,8 +264,32 @@ def test_observers_see_phases_rounds_and_improvements(tmp_path: Path) -> None:
     measured = [e for e in observer.events if isinstance(e, TrialFinished) and not e.cache_hit]
     replays = [e for e in measured if e.outcome is Outcome.FEASIBLE]
     assert [e.done for e in replays] == list(range(1, 33))
-    assert all(e.done <= e.total for e in replays)
-    assert replays[-1].total == 32
+    # Two branches of four rounds of four.
+    assert {e.total for e in replays} == {32}
+
+
+def test_the_most_there_can_be_never_grows(tmp_path: Path) -> None:
+    """Failures are asked for again and branches stop early: neither may move the bound up, or below what is
+    done; confirming is in it from the start (3 times 2 leaders, 2 repeats each)."""
+
+    def often_broken(sample: Sample, repeat: int) -> TrialResult:
+        if repeat == 0 and sample.parallel.groups[-1][1].replicas > 2:
+            return TrialResult(Outcome.FAILED, f"broke {sample.key()}")
+        return fine(sample, repeat)
+
+    observer = Recorded()
+    confirm = ConfirmOptions(top=2, repeats=2)
+    setup = Setup(tmp_path).with_options(max_rounds=15, confirm=confirm)
+    result = setup.run(FakeEvaluator(model=often_broken), observer=observer)
+    trials = [e for e in observer.events if isinstance(e, TrialFinished)]
+    totals = [e.total for e in trials]
+    assert totals[0] == 2 * 15 * 4 + 3 * 2 * 2
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] < totals[0], "both branches run out of candidates"
+    assert all(e.done <= e.total for e in trials)
+    repeats = sum(e.repeat > 0 for e in trials)
+    assert trials[-1].done == len(result.candidates) + repeats
+    assert repeats
 
 
 def test_a_branch_is_said_to_stop_after_its_last_round_is_reported(tmp_path: Path) -> None:

@@ -91,14 +91,15 @@ class LiveProgress:
             if self._live is None:
                 shown = values_text(event.values, self._objectives)
                 repeat = f" (repeat {event.repeat})" if event.repeat else ""
-                self._say(f"[{event.done}/{event.total}] {event.trial}{repeat}: {shown}")
+                self._say(f"[{_count(event.done, event.total)}] {event.trial}{repeat}: {shown}")
             return
         self._reasons[event.reason] += 1
         count = self._reasons[event.reason]
         if count <= SHOW_REASON:
             more = " (from now on only counted)" if count == SHOW_REASON else ""
             self._say(
-                f"[{event.done}/{event.total}] {event.trial} {name}: {event.reason}{more}", style="yellow"
+                f"[{_count(event.done, event.total)}] {event.trial} {name}: {event.reason}{more}",
+                style="yellow",
             )
 
     def _improved(self, branch: str, values: tuple[float, ...], config: FlatConfig, front: int) -> None:
@@ -125,7 +126,7 @@ class LiveProgress:
         top.add_row(
             Text(self._phase, style="bold"),
             ProgressBar(total=total, completed=self._done, width=20, pulse=not self._total),
-            Text(f"{self._done}/{self._total}"),
+            Text(_count(self._done, self._total) if self._total else ""),
             Text(counts),
         )
         spent = f"suggesting {self._timings.suggesting:.1f} s, evaluating {self._timings.evaluating:.1f} s"
@@ -134,3 +135,8 @@ class LiveProgress:
         grid.add_row(top)
         grid.add_row(bottom)
         return grid
+
+
+def _count(done: int, total: int) -> str:
+    """Rounds that turn out not to be worth it are saved, so that the total is only a bound."""
+    return f"{done} of up to {total}"

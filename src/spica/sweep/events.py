@@ -25,8 +25,8 @@ class PhaseChanged:
 class TrialFinished:
     """A suggestion has its result. ``trial`` is ``<branch>-<suggestion id>``; ``values`` the objectives in
     natural units (one for a single target), None unless feasible. ``cache_hit``: the result was known, no
-    replay was run. ``repeat`` > 0: a confirming measurement. ``done`` counts replays that have ended,
-    ``total`` is the most there can be."""
+    replay was run. ``repeat`` > 0: a confirming measurement. ``done`` counts the
+    measurements that succeeded, ``total`` is the most that can; it never grows."""
 
     branch: str
     trial: str

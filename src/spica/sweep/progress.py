@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,8 +33,11 @@ class _Expected:
 class Progress:
     """Events in the order in which things happen; of a resumed run's recorded trials too.
 
-    ``evaluating``: seconds of all replays so far. ``remaining``: the most replays there can still be.
+    ``evaluating``: seconds of all replays so far. ``most``: the most measurements that can succeed in all.
     ``began``: when the wall time starts (None: now).
+
+    What is counted are measurements that succeeded: failures are replaced by asking again, so that no useful
+    bound of all replays is known, while one of the successes is, and can only come down.
     """
 
     def __init__(
@@ -42,13 +46,14 @@ class Progress:
         scoring: Scoring,
         *,
         evaluating: Callable[[], float],
-        remaining: Callable[[], int],
+        most: Callable[[], int],
         began: float | None = None,
     ) -> None:
         self._observer = observer
         self._scoring = scoring
         self._evaluating = evaluating
-        self._remaining = remaining
+        self._most = most
+        self._total = sys.maxsize
         self._expected: dict[MeasurementId, _Expected] = {}
         self._front: list[Point] = []
         self._started = time.monotonic() if began is None else began
@@ -95,7 +100,7 @@ class Progress:
         expected = self._expected.pop(finished.id, None)
         if expected is None:
             return
-        self.done += 1
+        self.done += finished.result.metrics is not None
         self._trial(expected, finished.result, hit=False, repeat=finished.id.repeat)
         if finished.id.repeat == 0:
             self._improve(expected, finished.result)
@@ -109,6 +114,7 @@ class Progress:
 
     def _trial(self, expected: _Expected, result: TrialResult, *, hit: bool, repeat: int) -> None:
         state, entry = expected.state, expected.entry
+        self._total = min(self._total, self._most())
         self.emit(
             TrialFinished(
                 branch=state.name,
@@ -121,7 +127,7 @@ class Progress:
                 cache_hit=hit,
                 repeat=repeat,
                 done=self.done,
-                total=self.done + self._remaining(),
+                total=self._total,
                 timings=self.timings(),
             )
         )

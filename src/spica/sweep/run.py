@@ -12,7 +12,7 @@ from spica.evaluate.protocol import Evaluator, Metrics
 from spica.ledger import Ledger
 from spica.results import Candidate, Stop, SweepResult
 from spica.sweep import summary
-from spica.sweep.confirm import confirm
+from spica.sweep.confirm import MOST_ROUNDS, confirm
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
 from spica.sweep.inputs import OptimizerFactory, SweepInputs
 from spica.sweep.interrupts import StopFlag
@@ -72,9 +72,10 @@ class _Sweep:
             observer,
             inputs.scoring,
             evaluating=lambda: self._measurer.seconds,
-            remaining=self._remaining,
+            most=self._most,
             began=began,
         )
+        self._searched: int | None = None
         minutes = inputs.options.max_minutes
         deadline = math.inf if minutes is None else time.monotonic() + 60.0 * minutes
         self._search = Search(
@@ -96,6 +97,7 @@ class _Sweep:
             self._phase("searching")
             self._search.run()
             found = self._found()
+            self._searched = len(found)
             if self._inputs.options.confirm.top:
                 self._phase("confirming")
                 found, exact = self._confirm(found)
@@ -116,15 +118,13 @@ class _Sweep:
     def _found(self) -> tuple[Candidate, ...]:
         return summary.candidates(self._states, self._measurer, self._inputs.scoring)
 
-    def _remaining(self) -> int:
-        """The most replays that can still end, those in flight among them."""
-        per_round = self._inputs.options.candidates_per_round
-        ahead = sum(
-            (s.max_rounds - s.opened) * (per_round if s.branch.parameters else 1)
-            for s in self._states
-            if not s.stopped
-        )
-        return ahead + self._measurer.in_flight
+    def _most(self) -> int:
+        """The most measurements that can succeed: the search's, and what confirming may add."""
+        options = self._inputs.options
+        again = options.confirm.repeats * options.confirm.top * MOST_ROUNDS
+        if self._searched is not None:
+            return self._searched + again
+        return again + sum(_most(state, options.candidates_per_round) for state in self._states)
 
     def _confirm(self, found: tuple[Candidate, ...]) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
         options = self._inputs.options.confirm
@@ -150,3 +150,11 @@ class _Sweep:
         known = self._measurer.request(id, self._inputs.plan(state.branch, entry.decoded.sample))
         if known is not None:
             self._progress.measured(Finished(id, known))
+
+
+def _most(state: BranchState, candidates_per_round: int) -> int:
+    """The most candidates a branch can have: a round that closes short of what it wanted is its last."""
+    wanted = candidates_per_round if state.branch.parameters else 1
+    if state.stopped:
+        return len(state.points) + wanted * (state.opened - state.closed)
+    return wanted * state.max_rounds

@@ -19,12 +19,13 @@ from spica.errors import ConfigError, InputError, LedgerError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
+from spica.finished import has_ended, result_again, same_space
 from spica.ledger import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
 from spica.optimize import make_optimizer, warm_up
 from spica.optimize.protocol import SEEDS
 from spica.options import RunOptions as RunOptions
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
-from spica.report.collect import collect
+from spica.report.collect import SUMMARY_FILE, collect
 from spica.report.data import RunReport
 from spica.report.manifests import DeployContext
 from spica.report.write import preload, write_reports
@@ -181,6 +182,10 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         mixed: tuple[str, ...] = ()
         if options.resume is not None:
             ledger, mixed = stack.enter_context(_resumed(source, options, folder, observer))
+            if not mixed and has_ended(ledger):
+                again = _ended(source, options, ledger, jobs, observer, began)
+                if again is not None:
+                    return again
         # Workers import while the configuration is enumerated.
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
         prepared = _enumerated(source, folder, jobs, observer)
@@ -216,6 +221,24 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
             write_summary(folder, result)
             report = write_all(folder, config)
     return Run(folder, result, report)
+
+
+def _ended(
+    source: Source, options: RunOptions, ledger: Ledger, jobs: int, observer: SweepObserver, began: float
+) -> Run | None:
+    """A run that was complete: nothing is replayed, its reports are written again. None when something of
+    the stack did not work then, or works otherwise now, so that it takes the preflight to see its space."""
+    folder = ledger.folder
+    prepared = _enumerated(source, folder, jobs, observer)
+    if not same_space(folder, prepared.plan):
+        return None
+    for warning in prepared.warnings:
+        observer.on_event(Warned(warning))
+    result = result_again(_inputs(source, prepared, options), ledger, observer, began=began)
+    with writing_in(folder):
+        if not (folder / SUMMARY_FILE).exists():  # the one there has the times of the search
+            write_summary(folder, result)
+        return Run(folder, result, write_all(folder, source.config))
 
 
 def _less_time(inputs: SweepInputs, spent: float) -> SweepInputs:

@@ -52,6 +52,8 @@ def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path)
 
     again = spica("sweep", "--resume", run, "--json")
     assert again.code == 0, again.err
+    assert again.err.rstrip().endswith("this run is complete: 1 candidate; nothing is left to measure")
+    assert "tiny candidate" not in again.err
     assert json.loads(again.out)["candidates"] == document["candidates"]
     assert len(_rows(run / "trials.csv")) == 1
 
@@ -75,6 +77,37 @@ def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path)
     assert pinned.code == 0, pinned.err
     assert "a single candidate" in pinned.out
     assert _workers() <= before
+
+
+def test_a_complete_run_is_read_not_run_and_can_be_made_longer(
+    spica: Spica, config: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    config.write_text(
+        SMALL.replace("[8192]", "[8192, 16384, 32768]").replace(
+            "{max_rounds: 1,", "{max_rounds: 1, candidates_per_round: 1,"
+        )
+    )
+    assert spica("sweep", config, "--out", run).code == 0
+    timings = json.loads((run / "summary.json").read_text())["timings"]
+    (run / "report.html").unlink()
+    again = spica("sweep", "--resume", run)
+    longer = f"spica sweep --resume {run} --force --set sweep.max_rounds=2"
+    assert f"nothing is left to measure (for more than 1 round of each branch: {longer})" in again.err
+    assert "tiny candidate" not in again.err
+    assert "searching" not in again.err
+    assert (run / "report.html").is_file()
+    assert json.loads((run / "summary.json").read_text())["timings"] == timings
+
+    # What the preflight had found cannot be told any more: it is done again.
+    (run / "space.json").unlink()
+    unsure = spica("sweep", "--resume", run)
+    assert (unsure.code, unsure.out.split("report ")[1]) == (0, again.out.split("report ")[1])
+    assert "1 of 1 work" in unsure.err
+
+    more = spica(*longer.split()[1:])
+    assert more.code == 0, more.err
+    assert len(_rows(run / "trials.csv")) == 2
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Final
 
@@ -12,7 +13,12 @@ STACK: Final = ("ai-dynamo", "ai-dynamo-runtime", "aisimulate", "google-vizier",
 
 def stack_versions() -> dict[str, str]:
     """Spica's version and those of the components, by name; ``not installed`` where one is missing."""
-    return {name: _version(name) for name in ("spica", *STACK)}
+    return versions_of(("spica", *STACK))
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """The versions of installed distributions by name; ``not installed`` where one is missing."""
+    return {name: _version(name) for name in names}
 
 
 def all_versions() -> dict[str, str]:

@@ -28,6 +28,7 @@ from spica.optimize import (
 )
 from spica.optimize.acquisition import non_dominated
 from spica.optimize.history import History
+from spica.optimize.labels import warp
 from spica.optimize.sampling import RandomOptimizer, enumerate_rows
 from spica.optimize.space import Space
 
@@ -95,22 +96,24 @@ def test_a_region_that_fails_is_avoided_and_the_optimum_beside_it_found() -> Non
     def label(values: Values) -> float | None:
         return None if values["size"] == 8 else value(values)
 
-    study = mixed(3)
-    optimizer = make_optimizer(study)
-    failed = []
-    top = -np.inf
-    for _ in range(6):
-        told = []
-        for suggestion in optimizer.ask(8):
-            found = label(suggestion.values)
-            failed.append(found is None)
-            top = max(top, -np.inf if found is None else found)
-            told.append(Observation(suggestion, None if found is None else (found,)))
-        optimizer.tell(told)
-    assert sum(failed[:8]) >= 1
-    # A quarter of the space fails: by chance, six of the last 24 suggestions would.
-    assert sum(failed[24:]) < 6
-    assert top == pytest.approx(-1 / 3, abs=0.06)
+    late = 0
+    for seed in range(4):
+        optimizer = make_optimizer(mixed(seed))
+        failed = []
+        top = -np.inf
+        for _ in range(6):
+            told = []
+            for suggestion in optimizer.ask(8):
+                found = label(suggestion.values)
+                failed.append(found is None)
+                top = max(top, -np.inf if found is None else found)
+                told.append(Observation(suggestion, None if found is None else (found,)))
+            optimizer.tell(told)
+        assert sum(failed[:8]) >= 1
+        assert top == pytest.approx(-1 / 3, abs=0.06)
+        late += sum(failed[24:])
+    # A quarter of the space fails: by chance, 24 of the last 4 x 24 suggestions would.
+    assert late < 12
 
 
 def _past(study: Study, count: int, failing: Callable[[Values], bool]) -> History:
@@ -129,7 +132,6 @@ def test_failures_leave_the_labels_of_the_others_as_they_are() -> None:
     from spica.optimize.gp import GaussianProcessStrategy
 
     jax_environment.prepare()
-    from spica.optimize.vizier_gp import warp
 
     study = mixed(1)
     past = _past(study, 30, lambda v: v["size"] == 8)
@@ -192,7 +194,7 @@ def _fit(study: Study, count: int, column: int) -> tuple[dict[str, np.ndarray], 
     """Hyper-parameters after no and after many steps of the fit, of one objective of ``mixed``."""
     jax_environment.prepare()
     from spica.optimize.sampling import quasi_random
-    from spica.optimize.vizier_gp import Surrogate, warp
+    from spica.optimize.surrogate import Surrogate
 
     space = Space(study)
     rows = quasi_random(space, count, 1)
@@ -219,7 +221,7 @@ def test_padding_does_not_disable_the_fit_of_any_objective(column: int) -> None:
 
 def test_the_posterior_is_that_of_a_matern_process() -> None:
     jax_environment.prepare()
-    from spica.optimize.vizier_gp import Surrogate
+    from spica.optimize.surrogate import Surrogate
 
     space = Space(mixed())
     rng = np.random.default_rng(0)
@@ -243,62 +245,10 @@ def test_the_posterior_is_that_of_a_matern_process() -> None:
     np.testing.assert_allclose(covariance, kernel[20:, 20:] - gain @ kernel[:20, 20:], atol=1e-5)
 
 
-def test_the_posterior_is_vizier_s_own() -> None:
-    jax_environment.prepare()
-    import jax
-    from vizier._src.jax import stochastic_process_model, types
-
-    from spica.optimize import vizier_gp
-    from spica.optimize.sampling import quasi_random
-
-    space = Space(mixed())
-    known, asked = (space.features(quasi_random(space, n, seed)) for n, seed in ((16, 3), (9, 4)))
-    labels = np.sin(np.arange(16.0))
-    surrogate = vizier_gp.Surrogate()
-    data = types.ModelData(
-        features=vizier_gp._model_input(known, 48),
-        labels=vizier_gp._padded_array(labels[:, None], (48, 1), np.nan),
-    )
-    fitted = surrogate._designer._build_gp_model_and_optimize_parameters(data, jax.random.PRNGKey(2))
-    params = jax.tree_util.tree_map(lambda leaf: leaf[0], fitted.params)
-    model = stochastic_process_model.StochasticProcessWithCoroutine(fitted.coroutine, params)
-    theirs = model.precompute_predictive(data).predict(vizier_gp._model_input(asked, 16))
-    mean, covariance = surrogate.fit(known, labels, seed=2).joint(asked)
-    # Theirs is of observations: the noise lies on its diagonal.
-    noise = np.eye(9) * float(params["observation_noise_variance"])
-    np.testing.assert_allclose(mean, np.asarray(theirs.mean())[:9], atol=1e-4)
-    np.testing.assert_allclose(covariance, np.asarray(theirs.covariance())[:9, :9] - noise, atol=1e-4)
-
-
-def test_the_fit_finds_a_bounded_minimum_from_the_better_start() -> None:
-    jax_environment.prepare()
-    import jax
-
-    from spica.optimize.ard import FlatLbfgsB
-
-    def loss(params: dict[str, jax.Array]) -> tuple[jax.Array, dict[str, float]]:
-        # (x^2 - 1)^2 + x / 4: a poor minimum near 0.93, a good one near -1.03; y is pushed to its bound.
-        x, y = params["x"], params["y"]
-        return (x**2 - 1) ** 2 + x / 4 + ((y - 5) ** 2).sum(), {}
-
-    class Constraints:
-        bounds = ({"x": None, "y": 0.0}, {"x": None, "y": np.array([2.0, 9.0])})
-
-    starts = {"x": np.array([0.9, -0.5]), "y": np.array([[1.0, 1.0], [1.0, 1.0]])}
-    best, metrics = FlatLbfgsB(60)(
-        starts, jax.tree_util.Partial(loss), None, constraints=Constraints(), best_n=1
-    )
-    roots = np.roots([4, 0, -4, 0.25])
-    assert best["x"][0] == pytest.approx(min(roots.real), abs=1e-4)
-    np.testing.assert_allclose(best["y"][0], [2.0, 5.0], atol=1e-4)
-    assert metrics["loss"].shape == (1, 2)
-    assert metrics["loss"][0, 0] > metrics["loss"][0, 1]
-
-
 def test_marginals_are_the_diagonal_of_the_joint() -> None:
     jax_environment.prepare()
     from spica.optimize.sampling import quasi_random
-    from spica.optimize.vizier_gp import Surrogate
+    from spica.optimize.surrogate import Surrogate
 
     space = Space(mixed())
     features = space.features(quasi_random(space, 60, 3))

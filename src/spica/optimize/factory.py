@@ -6,14 +6,15 @@ from spica.optimize.protocol import Optimizer, Study
 
 
 def make_optimizer(study: Study) -> Optimizer:
-    """The optimizer of the sweep for a study. Vizier is imported when its first model is fitted (seconds)."""
+    """The optimizer of the sweep for a study. JAX is imported when its first model is fitted."""
     from spica.optimize.gp import GaussianProcessOptimizer
 
     return GaussianProcessOptimizer(study)
 
 
 def warm_up(study: Study) -> None:
-    """Import Vizier and compile what the first modelled suggestions of ``study`` need.
+    """Compile what the first modelled suggestions of ``study`` need; of a size that this machine has not seen
+    yet, import Vizier too.
 
     For a background thread, while a sweep is being prepared. It leaves no trace in any optimizer: suggestions
     are the same with and without it.
@@ -24,12 +25,9 @@ def warm_up(study: Study) -> None:
 
     from spica.optimize.sampling import quasi_random
     from spica.optimize.space import Space
-    from spica.optimize.vizier_import import vizier
+    from spica.optimize.surrogate import ROW_RUNGS, Surrogate
 
-    with vizier():
-        from spica.optimize.vizier_gp import ROW_RUNGS, Surrogate
-
-        space = Space(study)
-        rows = quasi_random(space, ROW_RUNGS[0] // 2, seed=0)
-        labels = np.linspace(-1.0, 1.0, len(rows))
-        Surrogate(max_iterations=2).fit(space.features(rows), labels, seed=0)
+    space = Space(study)
+    rows = quasi_random(space, ROW_RUNGS[0] // 2, seed=0)
+    labels = np.linspace(-1.0, 1.0, len(rows))
+    Surrogate(max_iterations=2).fit(space.features(rows), labels, seed=0)

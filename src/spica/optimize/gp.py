@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +15,7 @@ from spica.optimize.posterior import Posterior
 from spica.optimize.protocol import SEEDS, Study
 from spica.optimize.sampling import enumerate_rows, far_apart, fresh_or_repeated, quasi_random, unseen
 from spica.optimize.space import Features, Rows, Space
-from spica.optimize.vizier_import import vizier
-
-if TYPE_CHECKING:
-    from spica.optimize.vizier_gp import Surrogate
+from spica.optimize.surrogate import Surrogate
 
 Array = NDArray[np.float64]
 
@@ -100,13 +96,7 @@ class GaussianProcessStrategy:
         self._study = study
         self._settings = settings
         self._space = Space(study)
-
-    @cached_property
-    def _surrogate(self) -> Surrogate:
-        # Vizier takes seconds to import, and the seeds do without it.
-        from spica.optimize.vizier_gp import Surrogate
-
-        return Surrogate(restarts=self._settings.restarts)
+        self._surrogate = Surrogate(restarts=settings.restarts)
 
     @cached_property
     def _everything(self) -> Rows | None:
@@ -122,8 +112,7 @@ class GaussianProcessStrategy:
         seeds = self._seeds(past, count)
         if len(seeds) >= count:
             return seeds[:count]
-        with vizier():
-            rest = self._modelled(past, count - len(seeds), frozenset(self._space.key(r) for r in seeds))
+        rest = self._modelled(past, count - len(seeds), frozenset(self._space.key(r) for r in seeds))
         return np.vstack([seeds, rest]) if len(seeds) else rest
 
     def _seeds(self, past: History, count: int) -> Rows:
@@ -175,13 +164,11 @@ class GaussianProcessStrategy:
         return _Models(objectives, self._surrogate.fit(everything, standard, seed=seed), share)
 
     def _data(self, past: History) -> _Data:
-        from spica.optimize.vizier_gp import warp
-
         told = past.told()
         raw = labels.upward(told, self._study.objectives)
         rows = past.rows([o.suggestion.id for o in told])
         scored = ~np.isnan(raw).any(axis=1)
-        table = np.stack([warp(column) for column in raw[scored].T], axis=1)
+        table = np.stack([labels.warp(column) for column in raw[scored].T], axis=1)
         keep = self._training_subset(table)
         failed = rows[~scored][-self._settings.fit_up_to // 4 :]
         return _Data(rows[scored][keep], table[keep], failed, past.rows(past.pending_ids()))

@@ -115,7 +115,13 @@ CASES = [
     ("burst blank", "burstgpt", BURST + "5,m,,1,2,l\n", ":2: Request tokens: empty"),
     ("burst nan", "burstgpt", BURST + "nan,m,1,1,2,l\n", ":2: Timestamp: 'nan' is not a number"),
     ("burst negative", "burstgpt", BURST + "-5,m,1,1,2,l\n", ":2: Timestamp: -5.0 is negative"),
-    ("burst zero", "burstgpt", BURST + "5,m,0,0,0,l\n", "all 1 rows have zero lengths"),
+    ("burst zero", "burstgpt", BURST + "5,m,0,0,0,l\n", ":2: its only row has zero lengths"),
+    (
+        "moon zero",
+        "mooncake",
+        "\n" + moon(input_length=0) + moon(output_length=0),
+        ":2: all its 2 rows have zero lengths, this one 0 prompt and",
+    ),
     ("burst quote", "burstgpt", BURST + '5,"m,1,1,2,l\n', "not a CSV row"),
     (
         "list no time",
@@ -208,5 +214,5 @@ def test_requests_beyond_the_context_are_refused_or_dropped_and_counted(tmp_path
     assert [r.line for r in kept.requests] == [1, 2]
     assert (kept.notes[-1].kind, kept.notes[-1].count) == ("dropped", 2)
     assert len(load_for_replay(path, "mooncake", context_length=None)) == 4
-    with pytest.raises(TraceError):
+    with pytest.raises(TraceError, match="no request of the trace fits: raise search_space"):
         load_for_replay(path, "mooncake", context_length=100, over_context="drop")

@@ -95,6 +95,22 @@ def test_errors_are_spica_errors(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_errors_name_the_options_of_the_command(tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 500, "output_length": 5}\n')
+    out = ("-o", tmp_path / "o.jsonl")
+    with pytest.raises(TraceError) as caught:
+        run("convert", trace, *out, "--context-length", 100)
+    assert "raise --context-length" in str(caught.value)
+    assert "search_space" not in str(caught.value)
+    assert "workload" not in str(caught.value)
+    for command in (("convert", trace, *out), ("info", trace)):
+        with pytest.raises(TraceError, match="--format: is not an azure trace"):
+            run(*command, "--format", "azure")
+    with pytest.raises(TraceError, match="--length-cv: -1"):
+        run("synth", "poisson", *out, "--length-cv", "-1")
+
+
 def test_importing_the_commands_imports_nothing_heavy() -> None:
     code = (
         "import sys, spica.traces.cli, spica.planner.predictors\n"

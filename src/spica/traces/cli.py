@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -50,7 +54,22 @@ def _may_write(out: Path, force: bool, source: Path | None = None) -> None:
         raise unwritable(out, error) from None
 
 
+@contextmanager
+def _naming_options(options: Mapping[str, str]) -> Iterator[None]:
+    """While inside, errors name the command's option where they name a setting (the keys of ``options``)."""
+    from spica.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise type(error)([replace(p, key=options.get(p.key, p.key)) for p in error.problems]) from None
+
+
+_READING: Final = {"trace_format": "--format"}
+
+
 @app.command()
+@_naming_options(_READING)
 def info(
     file: Annotated[Path, typer.Argument(help="The trace, plain or gzip; or a folder of Dynamo shards.")],
     trace_format: FormatOption = "auto",
@@ -86,6 +105,7 @@ def info(
 
 
 @app.command()
+@_naming_options(_READING)
 def convert(
     file: Annotated[Path, typer.Argument(help="The trace, plain or gzip; or a folder of Dynamo shards.")],
     out: OutOption,
@@ -123,7 +143,7 @@ def convert(
     _may_write(out, force, file)
     trace = read_trace(file, trace_format, zero_output=zero_output.value, block_size=block_size)
     if context_length is not None:
-        trace = fit_context(trace, context_length, "drop")
+        trace = fit_context(trace, context_length, "drop", setting="--context-length")
     trace = regroup_blocks(cut_trace(trace, cut), MOONCAKE_BLOCK)
     write_mooncake(trace, out)
     for note in trace.notes:
@@ -174,7 +194,9 @@ def synth(
         prefix_ratio=prefix_ratio,
         seed=seed,
     )
-    trace = synthesize(spec)
+    fields = (field.name for field in dataclasses.fields(spec))
+    with _naming_options({name: f"--{name.replace('_', '-')}" for name in fields}):
+        trace = synthesize(spec)
     _may_write(out, force)
     write_mooncake(trace, out)
     typer.echo(f"{len(trace)} requests over {trace.span_ms / 1000:.3f} s written to {out}")

@@ -13,7 +13,7 @@ from spica.traces.read import ZeroOutput, read_trace
 OverContext = Literal["refuse", "drop"]
 
 
-def _over_problems(trace: Trace, over: list[Request], context_length: int) -> list[Problem]:
+def _over_problems(trace: Trace, over: list[Request], context_length: int, setting: str) -> list[Problem]:
     problems = [
         Problem(
             f"needs {row.input_length} + {row.output_length} = {row.total_tokens} tokens, "
@@ -25,24 +25,31 @@ def _over_problems(trace: Trace, over: list[Request], context_length: int) -> li
     if len(over) > SHOWN:
         problems.append(Problem(f"and {len(over) - SHOWN} more requests", where=trace.source))
     last = problems[-1]
-    remedy = (
-        f"leave out these {len(over)} of {len(trace)} requests (workload.over_context: drop), "
-        "or raise search_space.context_length"
-    )
+    remedy = f"no request of the trace fits: raise {setting}"
+    if len(over) < len(trace):
+        what = f"leave out these {len(over)} of {len(trace)} requests (workload.over_context: drop)"
+        remedy = f"{what}, or raise {setting}"
     problems[-1] = Problem(last.message, last.key, last.where, remedy=remedy)
     return problems
 
 
-def fit_context(trace: Trace, context_length: int, over_context: OverContext) -> Trace:
+def fit_context(
+    trace: Trace,
+    context_length: int,
+    over_context: OverContext,
+    *,
+    setting: str = "search_space.context_length",
+) -> Trace:
     """The trace without requests beyond ``context_length`` tokens (prompt + output), or TraceError.
 
     ``refuse`` raises when there are any; ``drop`` leaves them out with a note, and raises if none is left.
+    ``setting`` is where the limit was given, for the message.
     """
     over = [row for row in trace.requests if row.total_tokens > context_length]
     if not over:
         return trace
     if over_context == "refuse" or len(over) == len(trace):
-        raise TraceError(_over_problems(trace, over, context_length))
+        raise TraceError(_over_problems(trace, over, context_length, setting))
     kept = tuple(row for row in trace.requests if row.total_tokens <= context_length)
     message = f"{len(over)} requests beyond the context length of {context_length} tokens were dropped"
     return trace.with_requests(kept, TraceNote("dropped", len(over), message))

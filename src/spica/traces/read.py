@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -161,6 +161,22 @@ def _order(requests: list[Request], relative: bool) -> tuple[list[Request], list
     return requests, notes
 
 
+def _nothing_left(requests: Sequence[Request], path: Path) -> Problem:
+    """Why a trace has no row to replay, with the first that cannot be."""
+    if not requests:
+        return Problem("holds no request", where=str(path))
+    first = min(requests, key=lambda r: (r.source, r.line))
+    ends = f"{first.input_length} prompt and {first.output_length} output tokens"
+    what = "its only row has" if len(requests) == 1 else f"all its {len(requests)} rows have"
+    clamp = "rows without output alone: spica trace convert --zero-output clamp counts them as 1 token"
+    return Problem(
+        f"{what} zero lengths, this one {ends}",
+        where=f"{first.source or path}:{first.line}",
+        allowed="prompt and output of at least 1 token",
+        remedy=clamp if any(r.input_length for r in requests) else "",
+    )
+
+
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
@@ -206,8 +222,7 @@ def read_trace(
     gathered.raise_if_any()
     kept, zero_notes = _zero_lengths(rows.requests, zero_output)
     if not kept:
-        what = f"all {len(rows.requests)} rows have zero lengths" if rows.requests else "holds no request"
-        raise TraceError(Problem(what, where=str(path)))
+        raise TraceError(_nothing_left(rows.requests, path))
     ordered, order_notes = _order(kept, rows.relative)
     notes = (*rows.notes, *zero_notes, *order_notes)
     return Trace(tuple(ordered), name, notes, rows.block_size, rows.closed_sessions, str(path))

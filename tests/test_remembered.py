@@ -8,7 +8,7 @@ import pytest
 
 from spica import remembered as module
 from spica.errors import StackError
-from spica.remembered import Answer, remembered
+from spica.remembered import Answer, Notes, remembered
 
 
 def never() -> Answer:
@@ -58,3 +58,38 @@ def test_what_the_runner_can_do_is_remembered(tmp_path: Path, monkeypatch: pytes
     assert capabilities.runner_pairs() == every
     monkeypatch.setattr(capabilities, "_asked", never)
     assert capabilities.runner_pairs() == every
+
+
+def test_notes_are_there_for_the_next_process_and_for_one_that_writes_beside(tmp_path: Path) -> None:
+    first, second = Notes(["s"], tmp_path), Notes(["s"], tmp_path)
+    first.add("a", "1")
+    second.add("b", "é\n2")
+    second.add("a", "1")
+    assert (first.get("a"), first.get("b"), second.get("b")) == ("1", None, "é\n2")
+    later = Notes(["s"], tmp_path)
+    assert (later.get("a"), later.get("b"), later.get("c")) == ("1", "é\n2", None)
+    assert Notes(["t"], tmp_path).get("a") is None
+
+
+def test_damaged_notes_are_passed_over(tmp_path: Path) -> None:
+    Notes(["s"], tmp_path).add("a", "1")
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(b'\xff\x00\n["x"]\n3\n["y", 3]\n\n' + whole + whole.replace(b'"a"', b'"b"')[:-4])
+    notes = Notes(["s"], tmp_path)
+    assert notes.get("a") == "1"
+    assert [notes.get(q) for q in ("x", "y", "b")] == [None] * 3
+
+
+def test_notes_that_have_grown_too_large_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Notes(["s"], tmp_path).add("a", "1" * 100)
+    monkeypatch.setattr(Notes, "_LARGEST", 99)
+    assert Notes(["s"], tmp_path).get("a") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_place_notes_last_as_long_as_the_process(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    notes = Notes(["s"], tmp_path / "file" / "folder")
+    notes.add("a", "1")
+    assert notes.get("a") == "1"

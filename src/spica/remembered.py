@@ -27,8 +27,7 @@ def remembered(question: Sequence[str], ask: Callable[[], Answer], folder: Path 
     It holds for the same components at the same place. What ``ask`` raises is raised, and not remembered.
     Without a place to keep answers they are asked for every time.
     """
-    text = json.dumps([list(question), stack_versions(), sys.prefix, sys.version])
-    file = (folder or default_folder()) / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    file = (folder or default_folder()) / f"{_digest(question)}.json"
     try:
         kept = json.loads(file.read_text())
         if kept["question"] == list(question):
@@ -38,6 +37,59 @@ def remembered(question: Sequence[str], ask: Callable[[], Answer], folder: Path 
     answer = ask()
     _keep(file, json.dumps({"question": list(question), "answer": answer}))
     return answer
+
+
+class Notes:
+    """Many small answers to questions about one subject, in one file to which each is appended when it is
+    learnt.
+
+    They hold as long as what ``remembered`` keeps. Several processes may write at once: a line is written in
+    one piece, the same answer twice does no harm, and a line that is damaged is passed over. A file too large
+    to be read at every start begins anew.
+    """
+
+    _LARGEST = 8 * 1024 * 1024
+
+    def __init__(self, subject: Sequence[str], folder: Path | None = None) -> None:
+        self._file = (folder or default_folder()) / f"{_digest(subject)}.jsonl"
+        self._known: dict[str, str] = {}
+        try:
+            if self._file.stat().st_size > self._LARGEST:
+                self._file.unlink()
+            lines = self._file.read_text(errors="replace").splitlines()
+        except OSError:
+            return
+        for line in lines:
+            self._read(line)
+
+    def _read(self, line: str) -> None:
+        try:
+            question, answer = json.loads(line)
+        except (ValueError, TypeError):
+            return
+        if isinstance(question, str) and isinstance(answer, str):
+            self._known[question] = answer
+
+    def get(self, question: str) -> str | None:
+        """The answer, None when it is not known."""
+        return self._known.get(question)
+
+    def add(self, question: str, answer: str) -> None:
+        """Without a place to keep it, for this process alone."""
+        self._known[question] = answer
+        line = json.dumps([question, answer]) + "\n"
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered and appending: one write, which others do not interleave with.
+            with self._file.open("ab", buffering=0) as file:
+                file.write(line.encode())
+        except OSError:
+            return
+
+
+def _digest(question: Sequence[str]) -> str:
+    text = json.dumps([list(question), stack_versions(), sys.prefix, sys.version])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _checked(answer: object) -> Answer:

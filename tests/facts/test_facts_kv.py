@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from spica import remembered
 from spica.errors import StackError
 from spica.facts import (
     FeasibilityQuery,
+    KvCapacity,
     KvQuery,
     estimator_available,
     feasible_shape_tokens,
+    kv,
     kv_capacity,
     resolve_backend_version,
 )
@@ -20,6 +26,17 @@ pytestmark = pytest.mark.real
 TEP = ParallelShape(tp=4, moe_ep=4)
 DEP = ParallelShape(attention_dp=4, moe_ep=4)
 PURE_TP = ParallelShape(tp=4, moe_tp=4)
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Answers come from the estimator, not from an earlier run of the tests."""
+    monkeypatch.setattr(remembered, "default_folder", lambda: tmp_path)
+    kv_capacity.cache_clear()
+    kv._notes.cache_clear()
+    yield
+    kv_capacity.cache_clear()
+    kv._notes.cache_clear()
 
 
 def query(model: str, sku: str, backend: str, shape: ParallelShape) -> KvQuery:
@@ -102,3 +119,30 @@ def test_without_the_estimator_nothing_is_guessed(monkeypatch: pytest.MonkeyPatc
     unasked = query("Qwen/Qwen3-32B", "h200_sxm", "vllm", ParallelShape(tp=16))
     with pytest.raises(StackError, match="cannot be imported"):
         kv_capacity(unasked)
+
+
+def test_an_answer_is_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[KvQuery] = []
+    original = kv._asked
+
+    def counted(question: KvQuery, memory: ModuleType) -> KvCapacity:
+        asked.append(question)
+        return original(question, memory)
+
+    monkeypatch.setattr(kv, "_asked", counted)
+
+    def next_process(question: KvQuery) -> KvCapacity:
+        kv_capacity.cache_clear()
+        kv._notes.cache_clear()
+        return kv_capacity(question)
+
+    fits = query("Qwen/Qwen3-32B", "h200_sxm", "vllm", ParallelShape(tp=2))
+    unfit = query("MiniMaxAI/MiniMax-M2.5", "h200_sxm", "vllm", ParallelShape(tp=8, moe_tp=8))
+    first = [next_process(q) for q in (fits, unfit)]
+    assert [c.tokens is None for c in first] == [False, True]
+    assert [next_process(q) for q in (fits, unfit)] == first
+    assert asked == [fits, unfit]
+    for file in tmp_path.iterdir():
+        file.write_text(file.read_text().replace("tokens", "token"))
+    assert [next_process(q) for q in (fits, unfit)] == first
+    assert asked == [fits, unfit] * 2

@@ -9,8 +9,11 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from spica.errors import StackError
 from spica.parallel.shapes import ParallelShape
+from spica.remembered import Notes
 
 _ESTIMATOR = "aisimulate_core.sdk.memory"
 
@@ -57,6 +60,10 @@ class KvCapacity:
     reason: str = ""
 
 
+_QUERY = TypeAdapter(KvQuery)
+_CAPACITY = TypeAdapter(KvCapacity)
+
+
 def estimator_available() -> bool:
     """Whether the memory estimator can be imported; without it there is no KV filter and no KV-derived
     load.
@@ -74,12 +81,31 @@ def kv_capacity(query: KvQuery) -> KvCapacity:
 
     Infeasible is a worker whose weights and activations leave no room, and a shape that cannot shard the
     model (heads, experts or quantization blocks that do not divide). The first call of a process reads
-    tables (seconds), later ones take about 10 ms, repeated ones nothing.
+    tables (seconds), later ones take about 10 ms; an answer is kept, for later processes too.
 
     Raises StackError without the estimator. What the estimator raises for any other cause (an unknown
     version, a fraction out of range, damaged data) is not caught.
     """
     memory = _estimator()
+    notes = _notes(query.model, query.sku, query.backend, query.backend_version)
+    question = _QUERY.dump_json(query).decode()
+    known = notes.get(question)
+    if known is not None:
+        try:
+            return _CAPACITY.validate_json(known)
+        except ValidationError:
+            pass  # damaged: asked anew
+    found = _asked(query, memory)
+    notes.add(question, _CAPACITY.dump_json(found).decode())
+    return found
+
+
+@lru_cache(maxsize=64)
+def _notes(*subject: str) -> Notes:
+    return Notes(["KV capacity", *subject])
+
+
+def _asked(query: KvQuery, memory: ModuleType) -> KvCapacity:
     try:
         found = memory.estimate_kv_cache(
             query.model,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -33,7 +33,11 @@ Labels = tuple[float, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A study with its evaluation. ``identity`` names the candidate of a point."""
+    """A study with its evaluation. ``identity`` names the candidate of a point.
+
+    Where an evaluation takes time: ``start`` begins several at once, ``known`` holds what was ever measured,
+    and ``threads`` runs may share the problem. ``sample``: how many random points tell the scale.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -41,6 +45,10 @@ class Problem:
     evaluate: Callable[[Values], Labels]
     canonical: Callable[[Values], Values] | None = None
     named: Callable[[Values], str] | None = None
+    start: Callable[[Sequence[Values]], None] | None = None
+    known: Callable[[], Sequence[Labels]] | None = None
+    sample: int = 20_000
+    threads: int = 1
 
     def identity(self, values: Values) -> str:
         if self.named is not None:

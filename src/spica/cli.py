@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from spica.options import naming_options, options_of
 from spica.traces.cli import app as trace_app
 
 app = typer.Typer(
@@ -111,13 +112,11 @@ def sweep(
         bool, typer.Option("--force", help="Resume although config or versions differ.")
     ] = False,
     max_minutes: Annotated[
-        float | None, typer.Option(metavar="M", min=0.0, max=1e6, help="Stop asking after so many minutes.")
+        float | None, typer.Option(metavar="M", help="Stop asking after so many minutes.")
     ] = None,
     memory_gb: Annotated[
         float | None,
-        typer.Option(
-            metavar="G", min=0.1, max=1e6, help="Memory cap of one worker [default: from this machine's]."
-        ),
+        typer.Option(metavar="G", help="Memory cap of one worker [default: from this machine's]."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,16 +125,17 @@ def sweep(
         from spica.api import RunOptions
         from spica.commands.sweep import SweepCommand, sweep_command
 
-    options = RunOptions(
-        out=out,
-        seed=seed,
-        jobs=jobs,
-        overrides=tuple(overrides or ()),
-        resume=resume,
-        force=force,
-        max_minutes=max_minutes,
-        memory_gb=memory_gb,
-    )
+    with naming_options(options_of(RunOptions)):
+        options = RunOptions(
+            out=out,
+            seed=seed,
+            jobs=jobs,
+            overrides=tuple(overrides or ()),
+            resume=resume,
+            force=force,
+            max_minutes=max_minutes,
+            memory_gb=memory_gb,
+        )
     raise typer.Exit(sweep_command(SweepCommand(config, as_json, options)))
 
 

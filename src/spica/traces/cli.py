@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+
+from spica.options import naming_options, options_of
 
 app = typer.Typer(
     help="Look at request traces, convert them, make them.",
@@ -54,22 +52,11 @@ def _may_write(out: Path, force: bool, source: Path | None = None) -> None:
         raise unwritable(out, error) from None
 
 
-@contextmanager
-def _naming_options(options: Mapping[str, str]) -> Iterator[None]:
-    """While inside, errors name the command's option where they name a setting (the keys of ``options``)."""
-    from spica.errors import InputError
-
-    try:
-        yield
-    except InputError as error:
-        raise type(error)([replace(p, key=options.get(p.key, p.key)) for p in error.problems]) from None
-
-
 _READING: Final = {"trace_format": "--format"}
 
 
 @app.command()
-@_naming_options(_READING)
+@naming_options(_READING)
 def info(
     file: Annotated[Path, typer.Argument(help="The trace, plain or gzip; or a folder of Dynamo shards.")],
     trace_format: FormatOption = "auto",
@@ -105,7 +92,7 @@ def info(
 
 
 @app.command()
-@_naming_options(_READING)
+@naming_options(_READING)
 def convert(
     file: Annotated[Path, typer.Argument(help="The trace, plain or gzip; or a folder of Dynamo shards.")],
     out: OutOption,
@@ -194,8 +181,7 @@ def synth(
         prefix_ratio=prefix_ratio,
         seed=seed,
     )
-    fields = (field.name for field in dataclasses.fields(spec))
-    with _naming_options({name: f"--{name.replace('_', '-')}" for name in fields}):
+    with naming_options(options_of(spec)):
         trace = synthesize(spec)
     _may_write(out, force)
     write_mooncake(trace, out)

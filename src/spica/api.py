@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from spica.config import SmartSearchConfig
 from spica.config.load import LoadedConfig, config_from_mapping, dump_resolved, dump_yaml, load_config
-from spica.errors import ConfigError, InputError, LedgerError, Problem
+from spica.errors import ConfigError, InputError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
@@ -146,7 +146,7 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
 
 
 def _recorded_config(folder: Path, identity: RunIdentity) -> SmartSearchConfig:
-    """The configuration of a run that was killed between its record's beginning and its first file.
+    """The configuration that the run was made with, but for ``parallel_evals``, which changes no result.
 
     Raises LedgerError when it is none.
     """
@@ -428,11 +428,12 @@ def _warming_up(inputs: SweepInputs) -> Iterator[None]:
 
 
 def report_run(folder: Path) -> RunReport:
-    """Write a run's reports again. Raises LedgerError when there is no run in ``folder``."""
+    """Write a run's reports again, from its record alone: ``config.yaml`` may have been changed since.
+
+    Raises LedgerError when there is no run in ``folder``.
+    """
     collect(folder)
-    if not (folder / CONFIG_FILE).is_file():
-        raise LedgerError(
-            f"{folder}: {CONFIG_FILE} is missing", remedy="resume the run, which writes it again"
-        )
+    with Ledger.read(folder) as ledger:
+        config = _recorded_config(folder, ledger.identity())
     with writing_in(folder):
-        return write_all(folder, load_config(folder / CONFIG_FILE).config)
+        return write_all(folder, config)

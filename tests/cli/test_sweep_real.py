@@ -58,8 +58,14 @@ def test_sweep_report_resume_and_pin(spica: Spica, config: Path, tmp_path: Path)
     assert len(_rows(run / "trials.csv")) == 1
 
     (run / "report.html").unlink()
+    deploy = {p.name: p.read_text() for p in (run / "deploy" / "rank-1").iterdir()}
+    resolved = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(resolved.replace("h200_sxm", "h100_sxm"))
     shown = spica("report", run)
     assert shown.code == 0
+    written = {p.name: p.read_text() for p in (run / "deploy" / "rank-1").iterdir()}
+    assert written == deploy, "made from the record, not from a file that was changed by hand"
+    (run / "config.yaml").write_text(resolved)
     assert "2,746" in shown.out
     assert (run / "report.html").is_file()
 

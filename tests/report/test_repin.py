@@ -10,7 +10,7 @@ from made_run import agg, disagg, sample
 
 from spica.branches import build_branches
 from spica.config.load import config_from_mapping, dump_resolved, load_config
-from spica.report.repin import repinned
+from spica.report.repin import repin_text, repinned
 from spica.sample import Sample
 
 ORIGINAL: dict[str, dict[str, object]] = {
@@ -23,6 +23,7 @@ ORIGINAL: dict[str, dict[str, object]] = {
     "workload": {"isl": 3000, "osl": 300, "concurrency": 64, "num_request_ratio": 4},
     "goal": {"target": "goodput", "sla": {"ttft_ms": 2000, "itl_ms": 30}},
 }
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PAIRS = {(backend, mode) for backend in ("vllm", "sglang", "trtllm") for mode in ("agg", "disagg")}
 
 
@@ -39,13 +40,28 @@ PAIRS = {(backend, mode) for backend in ("vllm", "sglang", "trtllm") for mode in
 def test_repinned_config_decodes_to_the_candidate(wanted: Sample, tmp_path: Path) -> None:
     resolved = dump_resolved(config_from_mapping(ORIGINAL))
     path = tmp_path / "repin.yaml"
-    path.write_text(yaml.safe_dump(repinned(resolved, wanted.config()), sort_keys=False))
+    path.write_text(repin_text(resolved, wanted.config(), "Rank 1."))
     (branch,) = build_branches(load_config(path).config, runner_pairs=PAIRS).branches
     assert branch.parameters == ()
     found = branch.decode({})
     assert found.feasible
     version = branch.versions[wanted.backend]
     assert found.requested.config() == wanted.config() | {"backend_version": version}
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.yaml")))
+def test_the_file_leaves_out_defaults_but_no_pin(name: str) -> None:
+    candidate = sample(disagg((1, 4), (2, 2)), kv_router=True).config()
+    resolved = dump_resolved(load_config(EXAMPLES / name).config)
+    text = repin_text(resolved, candidate, "Rank 2\nof many.")
+    assert text.startswith("# Rank 2 of many.\n# Settings that are left out have their defaults.\n")
+    short = yaml.safe_load(text)
+    assert config_from_mapping(short) == config_from_mapping(repinned(resolved, candidate))
+    # vllm is the default backend, and stands there all the same.
+    assert short["search_space"]["backend"] == ["vllm"]
+    assert short["search_space"]["decode_max_num_seqs"] == [256]
+    assert "num_g2_blocks" not in short["search_space"]
+    assert len(short["search_space"]) < len(resolved["search_space"]) / 2  # type: ignore[arg-type]
 
 
 def test_scaling_and_kv_load_are_pinned() -> None:

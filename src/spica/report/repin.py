@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import yaml
+
+from spica.config.settings import SETTINGS
 from spica.report.workers import take
 from spica.sample import FlatConfig
 
@@ -32,14 +35,47 @@ _PREDICTOR = (
 )
 
 
+#: Settings that say what was measured, spelled out whatever their defaults.
+_SPELLED_OUT = ("model_name", "hardware_sku", "gpu_budget", "target")
+
+
+def repin_text(config: Mapping[str, Any], candidate: FlatConfig, told: str) -> str:
+    """``repinned`` as the text of a YAML file headed by ``told``, without what is the default anyway."""
+    pinned = _pins(candidate).keys()
+    kept = {
+        block: {name: value for name, value in settings.items() if _needed(block, name, value, pinned)}
+        for block, settings in repinned(config, candidate).items()
+    }
+    text = yaml.safe_dump({block: settings for block, settings in kept.items() if settings}, sort_keys=False)
+    return f"# {' '.join(told.split())}\n# Settings that are left out have their defaults.\n{text}"
+
+
+def _needed(block: str, name: str, value: object, pinned: Collection[str]) -> bool:
+    if name in _SPELLED_OUT or (block == "search_space" and name in pinned):
+        return True
+    default = SETTINGS[block][name].default
+    return value != (list(default) if isinstance(default, tuple) else default)
+
+
 def repinned(config: Mapping[str, Any], candidate: FlatConfig) -> dict[str, Any]:
     """``config`` (resolved, in YAML form) with every searched knob pinned to what ``candidate`` has.
 
     Raises ValueError when ``candidate`` is not a candidate's flat config.
     """
+    pinned = {**config, "search_space": {**config["search_space"], **_pins(candidate)}}
+    sweep = {**config.get("sweep", {}), "max_rounds": 1, "candidates_per_round": 1}
+    sweep.pop("parallel_evals", None)  # changes no result, and is the machine's affair
+    pinned["sweep"] = sweep
+    ratio = candidate.get("kv_load_ratio")
+    if ratio is not None:
+        pinned["workload"] = {**config["workload"], "kv_load_ratio": ratio}
+    return pinned
+
+
+def _pins(candidate: FlatConfig) -> dict[str, Any]:
+    """The knobs of the search space that ``candidate`` has a value of."""
     mode = take(candidate, "deployment_mode", str)
-    space = dict(config["search_space"])
-    space |= {
+    pins = {
         "deployment_mode": [mode],
         "backend": [take(candidate, "backend", str)],
         "parallel_configs": [_parallel(candidate, mode)],
@@ -47,15 +83,9 @@ def repinned(config: Mapping[str, Any], candidate: FlatConfig) -> dict[str, Any]
     }
     for role in ("agg",) if mode == "agg" else ("prefill", "decode"):
         for knob in (f"{role}_max_num_batched_tokens", f"{role}_max_num_seqs"):
-            space[knob] = [take(candidate, knob, int)]
-    space |= {knob: [candidate[knob]] for knob in _ROUTER if candidate.get(knob) is not None}
-    space |= _planner(candidate)
-    pinned = {**config, "search_space": space}
-    pinned["sweep"] = {**config.get("sweep", {}), "max_rounds": 1, "candidates_per_round": 1}
-    ratio = candidate.get("kv_load_ratio")
-    if ratio is not None:
-        pinned["workload"] = {**config["workload"], "kv_load_ratio": ratio}
-    return pinned
+            pins[knob] = [take(candidate, knob, int)]
+    pins |= {knob: [candidate[knob]] for knob in _ROUTER if candidate.get(knob) is not None}
+    return pins | _planner(candidate)
 
 
 def _parallel(candidate: FlatConfig, mode: str) -> dict[str, Any]:

@@ -7,12 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from spica.report.data import Leader, RunReport
 from spica.report.html import report_html
 from spica.report.manifests import DeployContext, graph_yaml, launch_script
-from spica.report.repin import repinned
+from spica.report.numbers import values_text
+from spica.report.repin import repin_text
 from spica.report.tables import candidate_rows, to_csv, to_json, to_parquet, trial_rows
 from spica.runfolder import write_bytes, write_text
 
@@ -62,7 +61,9 @@ def _deploy(folder: Path, report: RunReport, config: dict[str, Any], context: De
         name = f"{report.model.split('/')[-1]}-{leader.config['deployment_mode']}-{leader.rank}"
         write_text(own / "graph.yaml", graph_yaml(leader.config, context, name))
         write_text(own / "launch.sh", launch_script(leader.config, context))
-        write_text(own / "repin.yaml", yaml.safe_dump(repinned(config, leader.config), sort_keys=False))
+        values = values_text(leader.values, report.objectives)
+        told = f"Rank {leader.rank} of {report.name}, pinned: {values}."
+        write_text(own / "repin.yaml", repin_text(config, leader.config, told))
         write_text(own / "candidate.json", json.dumps(leader.config, indent=1) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
     if new.exists():

@@ -107,17 +107,17 @@ class Branch:
         not act at their defaults. It has the same identity, and is its own canonical point."""
         requested, projection, reason = self._maker.make(values)
         sample = self._canonical(requested, reason).sample
-        known = self._maker.knob_values(sample) | self._shape_values(values, projection)
+        known = {**self._maker.knob_values(sample), **self._shape_values(values, projection)}
         return {p.name: known.get(p.name, p.default) for p in self.parameters}
 
-    def _shape_values(self, values: Values, projection: Projection) -> dict[str, Value]:
+    def _shape_values(self, values: Values, projection: Projection) -> Values:
         projector = self._maker.projector
-        point = projector.encode(projection.config)
-        if projector.project(point, projection.backend).config == projection.config:
-            return point
+        standing = projector.standing(projection.config, projection.backend)
+        if standing is not None:
+            return standing
         # Configs of a pinned menu may differ only in what no feature shows; keep the request that met this
         # one.
-        return {name: values[name] for name in point}
+        return {p.name: values[p.name] for p in projector.parameters}
 
     def _canonical(self, requested: Sample, reason: str) -> Canonical:
         if reason or self._traffic_of is None:

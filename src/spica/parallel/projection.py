@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,9 @@ class ParallelConfigProjector:
         )
         self.constants: dict[str, Value] = {name: v[0] for name, v in distinct.items() if len(v) == 1}
         self._tables = self._make_tables()
+        # Most variations of a candidate leave its shape as it is.
+        self._project = lru_cache(maxsize=4096)(self._projected)
+        self.standing = lru_cache(maxsize=4096)(self._standing)
 
     def project(self, values: Values, backend: str) -> Projection:
         """The valid config of ``backend`` nearest to ``values`` (one per parameter; constants are filled
@@ -120,14 +124,16 @@ class ParallelConfigProjector:
 
         Raises ValueError for a backend without a config, or a parameter without a value.
         """
-        table = self._tables.get(backend)
-        if table is None:
+        if backend not in self._tables:
             raise ValueError(
                 f"no config of the pool is valid on {backend}; there are {', '.join(self._tables)}"
             )
         if len(self._pool.configs) == 1:
             return Projection(backend, self._pool.configs[0], (), (), 0.0, False)
-        requested = self._requested(values)
+        return self._project(backend, self._requested(values))
+
+    def _projected(self, backend: str, requested: tuple[Value, ...]) -> Projection:
+        table = self._tables[backend]
         modes = tuple(self._features[i].modes.index(str(requested[i])) for i in self._mode_columns)
         wanted = self._numbers(requested) * table.scale
         mismatches = [sum(a != b for a, b in zip(cell.modes, modes, strict=True)) for cell in table.cells]
@@ -153,6 +159,13 @@ class ParallelConfigProjector:
         row = encode_features(self._features, config, self._gpu_budget)
         wanted = {parameter.name for parameter in self.parameters}
         return {f.name: v for f, v in zip(self._features, row, strict=True) if f.name in wanted}
+
+    def _standing(self, config: ParallelConfig, backend: str) -> dict[str, Value] | None:
+        """The values that ``encode`` gives, if projected on ``backend`` they give ``config`` again. Kept: not
+        to be changed.
+        """
+        point = self.encode(config)
+        return point if self.project(point, backend).config == config else None
 
     def shadowed(self, backend: str) -> tuple[ParallelConfig, ...]:
         """Configs valid on ``backend`` that no request reaches, because a smaller one has the same

@@ -10,7 +10,7 @@ import yaml
 
 from spica.config import OptimizationTarget
 from spica.config.load import config_from_mapping, dump_resolved, dump_yaml, load_config
-from spica.errors import ConfigError
+from spica.errors import ConfigError, Problem, TraceError
 
 GOOD = """\
 search_space:
@@ -201,13 +201,33 @@ def test_overrides_replace_and_add_values(write) -> None:  # type: ignore[no-unt
         ("search_space.gpu_budget=010", "010 is octal to YAML"),
         ("workload.isl={a: 1, a: 2}", "--set: workload.isl: the key stands twice"),
         ("goal.sla.ttft=3", "did you mean 'goal.sla.ttft_ms'?"),
-        ("goal.target=goodput", "goal.sla: goodput needs an SLA"),
+        ("goal.target=goodput", " and --set goal.target: goal.sla: goodput needs an SLA"),
+        ("workload.concurrency=", "FILE:5 and --set workload.concurrency: workload: no traffic is set"),
+        ("search_space.context_length=9", " and --set search_space.context_length: workload.isl: a request"),
     ],
 )
 def test_overrides_that_are_wrong_name_themselves(write, override: str, expected: str) -> None:  # type: ignore[no-untyped-def]
     found = problems(write(GOOD), override)
     assert len(found) == 1
     assert expected in found[0]
+
+
+def test_what_shows_later_names_the_overrides_it_may_come_from(write) -> None:  # type: ignore[no-untyped-def]
+    """A value of one setting can be told at another one, or at a place outside the configuration."""
+    path = write(GOOD)
+    loaded = load_config(path, ["search_space.hardware_sku=l4", "search_space.context_length=4000"])
+    told = [
+        Problem("no performance data for vllm on l4", "search_space.backend"),
+        Problem("needs 5000 tokens", where="t.jsonl:1", remedy="raise search_space.context_length"),
+        Problem("no such file", "workload.trace_path"),
+    ]
+    with pytest.raises(TraceError) as caught, loaded.locating():
+        raise TraceError(told)
+    assert [p.where for p in caught.value.problems] == [
+        f"{path}:1 and --set search_space.hardware_sku",
+        "t.jsonl:1 and --set search_space.context_length",
+        f"{path}:5",
+    ]
 
 
 def test_an_override_cannot_go_into_a_block_that_is_none(write) -> None:  # type: ignore[no-untyped-def]

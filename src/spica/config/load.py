@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +30,12 @@ class LoadedConfig:
     warnings: tuple[str, ...]
     text: str
     tree: YamlTree
-    overridden: frozenset[str] = frozenset()
+    overridden: Mapping[str, str] = field(default_factory=dict)
 
     @contextmanager
     def locating(self) -> Iterator[None]:
-        """While inside, an InputError that names a setting but no place gets its ``file:line`` or ``--set``.
+        """While inside, an InputError that names a setting but no place gets its ``file:line`` or ``--set``;
+        one that speaks of an override's setting or value names that override too.
 
         For what shows only when the facts are read: unknown models and SKUs, pins, lengths, traces.
         """
@@ -48,7 +49,7 @@ class LoadedConfig:
 
     def _placed(self, problem: Problem) -> Problem:
         if problem.where or problem.key.partition(".")[0] not in _TOP:
-            return problem
+            return _with_overrides(problem, self.overridden) if problem.where else problem
         return _located(problem, self.tree, self.overridden)
 
 
@@ -81,7 +82,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig
     if problems:
         raise ConfigError(_capped(problems, str(path)))
     warnings = tuple(str(_located(notice, tree, given)) for notice in notices.found)
-    return LoadedConfig(config, path, warnings, text, tree, frozenset(given))
+    return LoadedConfig(config, path, warnings, text, tree, given)
 
 
 def _capped(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
@@ -120,10 +121,10 @@ _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 def _overridden(
     value: dict[str, object], overrides: Sequence[str]
-) -> tuple[dict[str, object], set[str], list[Problem]]:
-    """The mapping with the overrides applied, the keys that were set, and what is wrong with them."""
+) -> tuple[dict[str, object], dict[str, str], list[Problem]]:
+    """The mapping with the overrides applied, what was set by key, and what is wrong with it."""
     raw = copy.deepcopy(value)
-    given: set[str] = set()
+    given: dict[str, str] = {}
     problems: list[Problem] = []
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -146,9 +147,9 @@ def _overridden(
         problem = problem or _put(raw, key, new)
         if problem:
             problems.append(problem)
-        given.add(key)
+        given[key] = text
     workload = raw.get("workload")
-    if given & {"workload", "workload.trace_path"} and isinstance(workload, dict):
+    if given.keys() & {"workload", "workload.trace_path"} and isinstance(workload, dict):
         trace = workload.get("trace_path")
         if isinstance(trace, str) and trace.strip() and "\0" not in trace:
             workload["trace_path"] = str(Path(trace).absolute())
@@ -185,11 +186,33 @@ def _put(raw: dict[str, object], key: str, value: object) -> Problem | None:
     return None
 
 
-def _located(problem: Problem, tree: YamlTree, given: Collection[str]) -> Problem:
+def _located(problem: Problem, tree: YamlTree, given: Mapping[str, str]) -> Problem:
     """The problem with ``file:line``, or with the override that caused it."""
     key = problem.key
     while key:
         if key in given:
             return replace(problem, where=_SET)
         key = key[: max(key.rfind("."), key.rfind("["), 0)]
-    return replace(problem, where=tree.where(problem.key))
+    return _with_overrides(replace(problem, where=tree.where(problem.key)), given)
+
+
+_WORD: Final = re.compile(r"\w[\w./-]*")
+
+
+def _with_overrides(problem: Problem, given: Mapping[str, str]) -> Problem:
+    """The problem, whose place is in a file, with the overrides it may come from: those of settings inside
+    the one it is about, and those whose setting or value it speaks of."""
+    named = {word.rstrip(".") for word in _WORD.findall(problem.message)}
+    told = named | {word.rstrip(".") for word in _WORD.findall(f"{problem.allowed} {problem.remedy}")}
+
+    def concerns(key: str, text: str) -> bool:
+        inside = bool(problem.key) and key.startswith(f"{problem.key}.")
+        value = text.strip(" '\"")
+        return (
+            inside
+            or not told.isdisjoint((key, key.rpartition(".")[2]))
+            or (value[:1].isalpha() and value in named)
+        )
+
+    concerned = "".join(f" and {_SET} {key}" for key, text in given.items() if concerns(key, text))
+    return replace(problem, where=problem.where + concerned)

@@ -27,7 +27,9 @@ app = typer.Typer(
 )
 app.add_typer(trace_app, name="trace")
 
-ConfigArgument = Annotated[Path, typer.Argument(help="The YAML configuration.", metavar="CONFIG")]
+ConfigArgument = Annotated[
+    Path, typer.Argument(help="The YAML configuration; - for stdin.", metavar="CONFIG")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -97,7 +99,9 @@ def root(
 def sweep(
     config: Annotated[
         Path | None,
-        typer.Argument(help="The YAML configuration; not needed with --resume.", metavar="CONFIG"),
+        typer.Argument(
+            help="The YAML configuration, - for stdin; not needed with --resume.", metavar="CONFIG"
+        ),
     ] = None,
     out: OutOption = None,
     seed: Annotated[

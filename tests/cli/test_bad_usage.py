@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,24 @@ def refused(spica: Spica, *arguments: str | Path) -> str:
 @pytest.mark.parametrize("command", ["check", "sweep", "predictors"])
 def test_config_that_is_not_there(spica: Spica, command: str, tmp_path: Path) -> None:
     assert "no such file" in refused(spica, command, tmp_path / "missing.yaml")
+
+
+@pytest.mark.real
+def test_config_on_the_standard_input(tmp_path: Path) -> None:
+    def check(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "spica", "check", *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    good = check(SMALL, "-")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "a single candidate" in good.stdout
+    bad = check(SMALL.replace("gpu_budget: 8", "gpu_budget: many"), "-")
+    assert bad.returncode == 2
+    assert bad.stderr.startswith("error: <stdin>:4: search_space.gpu_budget: ")
+    assert check("", "-").stderr.startswith("error: <stdin>: there is nothing in it")
+    pipe = check(SMALL, "/dev/stdin")
+    assert pipe.returncode == 2
+    assert "to read a pipe, give - and send it to the standard input" in pipe.stderr
 
 
 def test_config_that_is_a_directory(spica: Spica, tmp_path: Path) -> None:

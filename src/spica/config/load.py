@@ -15,7 +15,7 @@ from spica.config.dump import dump_resolved, dump_yaml
 from spica.config.model import SmartSearchConfig
 from spica.config.settings import SETTINGS
 from spica.config.values import shown
-from spica.config.yaml_tree import YamlTree, parse, parse_value, read_text
+from spica.config.yaml_tree import STDIN, STDIN_SHOWN, YamlTree, parse, parse_value, read_text
 from spica.errors import ConfigError, InputError, Problem, nearest
 
 __all__ = ["LoadedConfig", "config_from_mapping", "dump_resolved", "dump_yaml", "load_config"]
@@ -54,14 +54,17 @@ class LoadedConfig:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig:
-    """Read and check a YAML file, with ``block.key=value`` overrides applied to it (values are YAML).
+    """Read and check a YAML file, with ``block.key=value`` overrides applied to it (values are YAML). The
+    path ``-`` is the standard input.
 
-    A relative ``trace_path`` is resolved against the folder of the file (in an override: the current folder).
+    A relative ``trace_path`` is resolved against the folder of the file (in an override, and for the standard
+    input: the current folder).
     Raises ConfigError with every problem, each with file and line, or ``--set`` for an override.
     """
     path = Path(path)
     text = read_text(path)
-    tree = parse(text, str(path))
+    source = STDIN_SHOWN if str(path) == STDIN else str(path)
+    tree = parse(text, source)
     if not isinstance(tree.value, dict):
         what = "a list" if isinstance(tree.value, list) else shown(tree.value)
         message = f"the file holds {what}, not the blocks of a configuration"
@@ -80,7 +83,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig
             if problem.key not in told or problem.message == NO_SUCH_SETTING
         ]
     if problems:
-        raise ConfigError(_capped(problems, str(path)))
+        raise ConfigError(_capped(problems, source))
     warnings = tuple(str(_located(notice, tree, given)) for notice in notices.found)
     return LoadedConfig(config, path, warnings, text, tree, given)
 

@@ -6,6 +6,7 @@ values after aliases are expanded are bounded, and a key that stands twice is an
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,16 @@ class YamlTree:
         return f"{self.source}:{line}" if line is not None else self.source
 
 
+#: The file name that stands for the standard input, and what stands for it in messages.
+STDIN: Final = "-"
+STDIN_SHOWN: Final = "<stdin>"
+
+
 def read_text(path: Path) -> str:
-    """The text of a config file. Raises ConfigError for anything that is not a readable UTF-8 file."""
+    """The text of a config file, or of the standard input. Raises ConfigError for anything that is not a
+    readable UTF-8 file."""
+    if str(path) == STDIN:
+        return _decoded(_standard_input(), STDIN_SHOWN)
     source = str(path)
     try:
         if path.is_dir():
@@ -59,13 +68,29 @@ def read_text(path: Path) -> str:
             remedy = _missing_remedy(path)
             raise ConfigError(Problem("no such file", where=source, remedy=remedy))
         if not path.is_file():
-            raise ConfigError(Problem("this is not a regular file", where=source))
+            remedy = "to read a pipe, give - and send it to the standard input"
+            raise ConfigError(Problem("this is not a regular file", where=source, remedy=remedy))
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(Problem(f"cannot be read: {error.strerror or error}", where=source)) from error
     except ValueError as error:  # a null byte in the name
         raise ConfigError(Problem(f"cannot be a file name: {error}", where=repr(source))) from error
+    return _decoded(data, source)
+
+
+def _standard_input() -> bytes:
+    try:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    except AttributeError:  # it is None
+        raise ConfigError(Problem("the standard input is closed", where=STDIN_SHOWN)) from None
+    except OSError as error:
+        raise ConfigError(
+            Problem(f"the standard input cannot be read: {error}", where=STDIN_SHOWN)
+        ) from error
+
+
+def _decoded(data: bytes, source: str) -> str:
     if len(data) > MAX_BYTES:
         raise ConfigError(Problem(f"the file is larger than {MAX_BYTES // 1024} KiB", where=source))
     try:

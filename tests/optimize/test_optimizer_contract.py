@@ -122,13 +122,14 @@ def test_restoring_comes_first(make: Make) -> None:
         optimizer.restore([])
 
 
-def test_a_tiny_space_is_swept_and_then_repeats(make: Make) -> None:
+def test_a_tiny_space_is_swept_and_then_repeats_or_ends(make: Make) -> None:
     study = tiny()
     optimizer = make(study)
     keys = set()
     for i in range(5):
         suggestions = optimizer.ask(3)
-        assert len(suggestions) == 3
+        knows_the_end = len(keys) == 12 and not isinstance(optimizer, QuasiRandomOptimizer | RandomOptimizer)
+        assert len(suggestions) == (0 if knows_the_end else 3)
         keys |= {f"{s.values['size']}{s.values['mode']}" for s in suggestions}
         optimizer.tell([Observation(s, (float(s.values["size"]),)) for s in suggestions])
         if not isinstance(optimizer, RandomOptimizer):
@@ -146,9 +147,10 @@ def test_a_space_without_parameters_has_one_point(make: Make) -> None:
 def test_a_space_of_one_candidate_in_many_clothes_ends(make: Make) -> None:
     study = Study((FloatParameter("f", 0, 1, 0.5),), (Objective("o"),), 0, identity=lambda _: "same")
     optimizer = make(study)
-    for _ in range(3):
+    repeats = isinstance(optimizer, QuasiRandomOptimizer | RandomOptimizer)
+    for expected in (4, 4, 4) if repeats else (1, 0, 0):
         suggestions = optimizer.ask(4)
-        assert len(suggestions) == 4
+        assert len(suggestions) == expected
         optimizer.tell([Observation(s, (1.0,)) for s in suggestions])
 
 

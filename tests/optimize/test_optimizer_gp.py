@@ -301,11 +301,28 @@ def test_an_exhausted_space_is_noticed_and_never_blocks() -> None:
     study = Study(MIXED[1:], (Objective("o"),), 0)
     optimizer = make_optimizer(study)
     seen = set()
+    counts = []
     for _ in range(6):
         suggestions = optimizer.ask(8)
+        counts.append(len(suggestions))
         seen |= {repr(s.values) for s in suggestions}
         optimizer.tell([Observation(s, (float(s.values["weight"]),)) for s in suggestions])
     assert len(seen) == 4 * 3 * 3
+    assert counts == [8, 8, 8, 8, 4, 0]
+
+
+@pytest.mark.parametrize("score", [None, 1.0])
+def test_a_tiny_space_is_swept_whole_and_then_at_its_end(score: float | None) -> None:
+    study = Study(MIXED[2:], (Objective("o"),), 3)
+    optimizer = make_optimizer(study)
+    seen, counts = set(), []
+    for _ in range(4):
+        suggestions = optimizer.ask(4)
+        counts.append(len(suggestions))
+        seen |= {repr(s.values) for s in suggestions}
+        optimizer.tell([Observation(s, None if score is None else (score,)) for s in suggestions])
+    assert len(seen) == 3 * 3
+    assert counts == [4, 4, 1, 0]
 
 
 def test_repeated_measurements_are_taken_as_their_mean() -> None:

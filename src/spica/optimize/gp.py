@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,48 +108,62 @@ class GaussianProcessStrategy:
     def propose(self, past: History, count: int) -> Rows:
         if self._space.width == 0:
             return np.zeros((count, 0))
-        seeds = self._seeds(past, count)
-        if len(seeds) >= count:
-            return seeds[:count]
-        rest = self._modelled(past, count - len(seeds), frozenset(self._space.key(r) for r in seeds))
-        return np.vstack([seeds, rest]) if len(seeds) else rest
+        due = self._seeds_due(past, count)
+        seeds = self._seeds(past, due)
+        if due == count:
+            return seeds
+        rest = self._modelled(past, count - due, frozenset(self._space.key(r) for r in seeds))
+        return np.vstack([seeds, rest])
 
-    def _seeds(self, past: History, count: int) -> Rows:
-        """Space-filling points while they are due, or as long as there is nothing to learn from."""
-        wanted = min(count, max(self._settings.seeds - past.asked_count, 0))
-        tiny = self._everything is not None and len(self._everything) <= self._settings.tiny
-        if tiny or not any(o.labels is not None for o in past.told()):
-            wanted = count
+    @cached_property
+    def _tiny(self) -> bool:
+        return self._everything is not None and len(self._everything) <= self._settings.tiny
+
+    def _seeds_due(self, past: History, count: int) -> int:
+        """How many of the next points need no model: the first ones, all of a tiny space, and as long as
+        there is nothing to learn from."""
+        if self._tiny or not any(o.labels is not None for o in past.told()):
+            return count
+        return min(count, max(self._settings.seeds - past.asked_count, 0))
+
+    def _seeds(self, past: History, wanted: int) -> Rows:
+        """Space-filling points. Fewer than wanted when there are no others."""
         if not wanted:
             return np.zeros((0, self._space.width))
         size = max(self._settings.seed_pool, 16 * wanted + 4 * past.asked_count)
         pool = quasi_random(self._space, size, self._study.seed)
-        if tiny and self._everything is not None:
-            pool = np.vstack([pool, self._everything])
+        if self._tiny:
+            pool = np.vstack([pool, self._enumerated])
         found = far_apart(past, pool, wanted)
-        return found if len(found) == wanted else fresh_or_repeated(past, pool, wanted)
+        return self._topped_up(past, list(found), wanted, frozenset())
+
+    @property
+    def _enumerated(self) -> Rows:
+        return np.zeros((0, self._space.width)) if self._everything is None else self._everything
 
     def _modelled(self, past: History, count: int, also_seen: frozenset[str]) -> Rows:
         seen = past.keys | also_seen
-        data = self._data(past)
-        rng = np.random.default_rng([self._study.seed, past.asked_count])
         if self._everything is not None and len(self._everything) - len(seen) <= count:
             left = unseen(self._space, self._everything, seen, count)
-            return self._topped_up(past, left, count)
+            return self._topped_up(past, left, count, also_seen)
+        data = self._data(past)
+        rng = np.random.default_rng([self._study.seed, past.asked_count])
         models = self._fit(data, seed=past.asked_count)
         pool = self._pool(models, data, rng)
         picked = self._pick(models, data, pool, seen, count)
-        return self._topped_up(past, [pool[i] for i in picked], count)
+        return self._topped_up(past, [pool[i] for i in picked], count, also_seen)
 
-    def _topped_up(self, past: History, rows: list[Rows], count: int) -> Rows:
-        """``rows`` and, when they are too few, whatever unseen points remain to be found, else repeats."""
-        if len(rows) == count:
-            return np.array(rows)
-        wanted = 16 * count + 4 * past.asked_count + 16
-        more = fresh_or_repeated(past, quasi_random(self._space, wanted, self._study.seed + 1), count)
-        have = {self._space.key(r) for r in rows}
-        rest = [r for r in more if self._space.key(r) not in have] + list(more)
-        return np.array([*rows, *islice(rest, count - len(rows))])
+    def _topped_up(self, past: History, rows: list[Rows], count: int, also_seen: frozenset[str]) -> Rows:
+        """``rows`` and, when they are too few, unseen points, should any be found. Of a space that is not
+        known as a whole, repeats after that: there may be more."""
+        if len(rows) < count:
+            taken = past.keys | also_seen | {self._space.key(r) for r in rows}
+            wanted = 16 * count + 4 * past.asked_count + 16
+            more = np.vstack([self._enumerated, quasi_random(self._space, wanted, self._study.seed + 1)])
+            rows = rows + unseen(self._space, more, taken, count - len(rows))
+            if len(rows) < count and self._everything is None:
+                rows += list(fresh_or_repeated(past, more, count - len(rows)))
+        return np.array(rows).reshape(len(rows), self._space.width)
 
     def _fit(self, data: _Data, seed: int) -> _Models:
         features = self._space.features(data.rows)

@@ -75,7 +75,7 @@ class Strategy(Protocol):
     """A way of choosing the next points; a pure function of the past it is given."""
 
     def propose(self, past: History, count: int) -> Rows:
-        """``count`` points. Shape ``(count, width)``."""
+        """``count`` points, or fewer when there are no others. Shape ``(count, width)``."""
         ...
 
 

@@ -136,7 +136,10 @@ class Optimizer(Protocol):
     """Ask/tell. Not thread-safe; the sweep calls it from one thread."""
 
     def ask(self, count: int) -> tuple[Suggestion, ...]:
-        """``count`` new suggestions. Suggestions asked for and not yet told are taken as pending."""
+        """``count`` new suggestions. Suggestions asked for and not yet told are taken as pending.
+
+        Fewer, at last none, when every candidate has been suggested and the optimizer knows it.
+        """
         ...
 
     def tell(self, observations: Sequence[Observation]) -> None:

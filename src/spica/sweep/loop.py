@@ -134,6 +134,9 @@ class Search:
             state.stop(f"{count} times the same failure and nothing feasible: {reason}", early=True)
         elif not state.branch.parameters:
             state.stop("its only candidate is done", early=False)
+        elif current.exhausted:
+            every = len({entry.key for entry in state.entries})
+            state.stop(f"all of its {every} candidates have been suggested", early=True)
         elif current.succeeded < current.wanted:
             found = f"{current.succeeded} of {current.wanted} new feasible candidates"
             state.stop(f"{current.spent} suggestions in round {current.number + 1} gave {found}", early=True)
@@ -162,6 +165,9 @@ class Search:
         """
         while count := current.missing:
             answer = self._ask(state, current.number, count)
+            if not answer.suggestions:
+                current.exhausted = True
+                break
             entries = [self._entry(state, s, current.number) for s in answer.suggestions]
             if not answer.recorded:
                 self.ledger.record_ask(_ask_record(state.name, answer.index, current.number, entries))

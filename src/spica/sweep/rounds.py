@@ -46,12 +46,13 @@ class Entry:
 @dataclass(slots=True)
 class Round:
     """One open round: ``spent`` suggestions, ``succeeded`` new feasible candidates, ``waiting`` entries whose
-    results are not told yet, in the order of suggestion."""
+    results are not told yet, in the order of suggestion. ``exhausted``: there are no other candidates."""
 
     number: int
     wanted: int
     spent: int = 0
     succeeded: int = 0
+    exhausted: bool = False
     waiting: list[Entry] = field(default_factory=list)
 
     @property
@@ -61,6 +62,8 @@ class Round:
     @property
     def missing(self) -> int:
         """How many suggestions to ask for now: as many candidates as are wanted and not under way."""
+        if self.exhausted:
+            return 0
         under_way = sum(e.kind is Kind.NEW for e in self.waiting)
         return max(0, min(self.wanted - self.succeeded - under_way, self.limit - self.spent))
 

@@ -109,7 +109,8 @@ class BranchStudy:
         if self._asks >= len(self._recorded):
             return None
         record = self._recorded[self._asks]
-        ids = list(range(self._suggested, self._suggested + count))
+        # An ask may have been answered with fewer: there were no more candidates.
+        ids = list(range(self._suggested, self._suggested + min(count, len(record.suggestions))))
         if record.round != round_ or [s.id for s in record.suggestions] != ids:
             self._reject("its rounds were cut differently")
             return None
@@ -148,8 +149,8 @@ class BranchStudy:
         return Answer(self._asks, self._optimizer.ask(count), recorded=False)
 
     def accept(self, answer: Answer) -> None:
-        """Take note of an answer that will be acted upon."""
-        self._asks += 1
+        """Take note of an answer that will be acted upon. One without suggestions is not recorded."""
+        self._asks += bool(answer.suggestions)
         self._suggested += len(answer.suggestions)
 
     def tell(self, observations: Sequence[Observation]) -> None:

@@ -98,6 +98,17 @@ def test_a_front_under_an_sla_fits_80_columns(tmp_path: Path, objectives: list[s
     assert {"disagg", "vllm", "batch", "8k/256"} <= set(text.split())  # no word of a deployment is cut
 
 
+def test_deployments_stand_below_the_numbers_where_these_leave_no_room(tmp_path: Path) -> None:
+    objectives = ["goodput_per_gpu", "throughput_per_user", "e2e_latency"]
+    report = sla_run(tmp_path / "run", {"target": "pareto", "pareto_objectives": objectives})
+    spread = [replace(leader, std=(12.345,) * 3) for leader in report.leaders]
+    report = replace(report, leaders=tuple(spread))
+    whole = "disagg vllm 2x tp1 > 1x tp2, batch 8k/256 8k/256, kv 0.5/2/0.2"
+    assert [line for line in printed(report, 80).splitlines() if re.fullmatch(rf"[* ]\d  {whole}", line)]
+    # With room for it, the deployment stands beside the numbers, in lines of its own.
+    assert re.search(r"^[* ]\d  .*%.* disagg vllm 2x tp1 > 1x tp2$", printed(report, 100), re.MULTILINE)
+
+
 def cells(row: str) -> list[str]:
     return re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +29,8 @@ from spica.report.numbers import (
 from spica.report.tables import outcome_counts
 
 TOP = 10
+#: Columns that a deployment needs beside the numbers: the shapes of a disaggregated one in two lines.
+BESIDE = 22
 
 
 def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
@@ -35,7 +39,7 @@ def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
     parts: list[RenderableType] = [Text(line, style="bold") for line in heads if line is not None]
     parts.append(Text())
     if report.leaders:
-        parts.append(_table(report, top))
+        parts.append(_Candidates(report, top))
     parts += [Text(line) for line in _below(report, top)]
     return Group(*parts)
 
@@ -49,18 +53,37 @@ def headline(report: RunReport) -> str:
     )
 
 
-def _table(report: RunReport, top: int) -> Table:
-    """Two lines per candidate: the numbers, then what it is."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("#", justify="right", no_wrap=True, style="bold")
-    for name in _columns(report):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("deployment", overflow="fold")
-    shown = report.front if report.scoring.is_pareto else report.leaders
-    for leader in shown[:top]:
-        mark = "*" if leader.key == report.knee else ""
-        table.add_row(f"{mark}{leader.rank}", *_numbers(report, leader), _what(leader))
-    return table
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The first ``top`` candidates: the numbers, and beside them what each one is; below them where the
+    numbers leave too little room."""
+
+    report: RunReport
+    top: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        numbers = self._table(_columns(self.report), with_what=False)
+        if options.max_width - Measurement.get(console, options, numbers).maximum >= BESIDE:
+            yield self._table(_columns(self.report), with_what=True)
+        else:
+            yield numbers
+            yield Text()
+            yield self._table([], with_what=True)
+
+    def _table(self, columns: list[str], *, with_what: bool) -> Table:
+        report = self.report
+        table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
+        table.add_column("#", justify="right", no_wrap=True, style="bold")
+        for name in columns:
+            table.add_column(name, justify="right", no_wrap=True)
+        if with_what:
+            table.add_column("deployment", overflow="fold")
+        shown = report.front if report.scoring.is_pareto else report.leaders
+        for leader in shown[: self.top]:
+            mark = "*" if leader.key == report.knee else ""
+            what = [_what(leader, between="\n" if columns else ", ")] if with_what else []
+            table.add_row(f"{mark}{leader.rank}", *(_numbers(report, leader) if columns else []), *what)
+        return table
 
 
 def _with_rate(report: RunReport) -> bool:
@@ -92,9 +115,9 @@ def _numbers(report: RunReport, leader: Leader) -> list[str]:
     return [*values, *share, gpus, *latencies, *([number(per_gpu)] if _with_rate(report) else [])]
 
 
-def _what(leader: Leader) -> Text:
+def _what(leader: Leader, *, between: str) -> Text:
     config = leader.config
-    lines = f"{config['deployment_mode']} {config['backend']} {parallel_text(config)}\n"
+    lines = f"{config['deployment_mode']} {config['backend']} {parallel_text(config)}{between}"
     lines += f"batch {batching_text(config)}, {router_text(config)}"
     for more in (policy_text(config), load_text(config)):
         if more is not None:

@@ -51,6 +51,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_imports_of_the_command_line_are_light() -> None:
-    code = f"import sys, spica, spica.cli; print(*(set(sys.modules) & {HEAVY!r}))"
+    code = f"import sys, spica.commands.arguments; print(*(set(sys.modules) & {HEAVY!r}))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []

@@ -8,13 +8,14 @@ Every public name is imported when it is first used, so that ``import spica`` co
 from __future__ import annotations
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 # Dynamo sets up logging when it is imported, and its planner and router then print a line per request.
 os.environ.setdefault("DYN_LOG", "error")
 
+TYPE_CHECKING = False  # as in typing, which takes as long to import as the interpreter itself
 if TYPE_CHECKING:
+    from typing import Any
+
     from spica.api import run_smart_search
     from spica.branches import Branch, BranchPlan, build_branches
     from spica.config import Goal, OptimizationTarget, SearchSpace, SmartSearchConfig, SweepOptions, Workload
@@ -123,6 +124,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'spica' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -83,12 +83,29 @@ def test_an_interrupted_command_says_so(
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.parametrize("module", ["typing", "typer", "spica.commands.guard"])
+def test_an_interrupt_from_the_first_moment_on_is_no_traceback(module: str) -> None:
+    """Sent when the module is looked for, on the way to the command."""
+    code = (
+        "import os, signal, sys\n"
+        "class Strike:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Strike())\n"
+        "from spica.cli import main\n"
+        "sys.exit(main(['models']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_an_interrupt_while_modules_are_loaded_has_its_word() -> None:
     code = (
         "import os, signal\n"
-        "from spica.cli import _loading\n"
+        "from spica.cli import Loading\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with _loading('stopped early'):\n"
+        "with Loading('stopped early'):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

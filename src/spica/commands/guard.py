@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -82,7 +83,10 @@ def leave(code: object) -> None:
     A thread may be inside the compiler of the optimizer's model, for seconds or minutes. It can be neither
     stopped nor is it worth waiting for, and the interpreter must not be taken down under it. All files are
     written and synced by now, and the workers are gone, so that nothing is lost by not unwinding.
+
+    An interrupt from here on ends the process without a word: all is done, and Python's would be a traceback.
     """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if threading.active_count() == 1 or not (code is None or isinstance(code, int)):
         return
     for stream in (sys.stdout, sys.stderr):

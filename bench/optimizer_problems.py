@@ -21,6 +21,7 @@ from spica.optimize import (
     CategoricalParameter,
     DiscreteParameter,
     FloatParameter,
+    Influence,
     Objective,
     Parameter,
     Study,
@@ -29,6 +30,8 @@ from spica.optimize import (
 )
 
 Labels = tuple[float, ...] | None
+
+SHAPE, TUNING, WEIGHT = Influence.SHAPE, Influence.TUNING, Influence.WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +114,10 @@ def _inert_router(values: dict[str, Value]) -> dict[str, Value]:
 
 def _router_parameters() -> tuple[Parameter, ...]:
     return (
-        CategoricalParameter("router", ("round_robin", "kv_router"), "round_robin"),
-        DiscreteParameter("overlap", (0.0, 0.25, 0.5, 1.0, 1.5, 2.0), 1.0),
-        DiscreteParameter("temperature", (0.0, 0.2, 0.5, 1.0), 0.0),
-        DiscreteParameter("prefill_load", (0.5, 1.0, 1.5, 2.0), 1.0),
+        CategoricalParameter("router", ("round_robin", "kv_router"), "round_robin", TUNING),
+        DiscreteParameter("overlap", (0.0, 0.25, 0.5, 1.0, 1.5, 2.0), 1.0, influence=WEIGHT),
+        DiscreteParameter("temperature", (0.0, 0.2, 0.5, 1.0), 0.0, influence=WEIGHT),
+        DiscreteParameter("prefill_load", (0.5, 1.0, 1.5, 2.0), 1.0, influence=WEIGHT),
     )
 
 
@@ -139,14 +142,14 @@ def _decode_rate(size: int, batch: float, fast: bool) -> tuple[float, float]:
 
 def _disagg(budget: int, pareto: bool) -> Problem:
     parameters: tuple[Parameter, ...] = (
-        FloatParameter("used", 2 / budget, 1.0, 1.0),
-        FloatParameter("share", 1 / budget, 1 - 1 / budget, 0.5),
-        DiscreteParameter("prefill_size", SIZES, 2, log=True),
-        DiscreteParameter("decode_size", SIZES, 2, log=True),
-        DiscreteParameter("prefill_tokens", TOKENS, 8192, log=True),
-        DiscreteParameter("prefill_seqs", SEQS, 256, log=True),
-        DiscreteParameter("decode_tokens", TOKENS, 8192, log=True),
-        DiscreteParameter("decode_seqs", SEQS, 256, log=True),
+        FloatParameter("used", 2 / budget, 1.0, 1.0, influence=SHAPE),
+        FloatParameter("share", 1 / budget, 1 - 1 / budget, 0.5, influence=SHAPE),
+        DiscreteParameter("prefill_size", SIZES, 2, log=True, influence=SHAPE),
+        DiscreteParameter("decode_size", SIZES, 2, log=True, influence=SHAPE),
+        DiscreteParameter("prefill_tokens", TOKENS, 8192, log=True, influence=TUNING),
+        DiscreteParameter("prefill_seqs", SEQS, 256, log=True, influence=TUNING),
+        DiscreteParameter("decode_tokens", TOKENS, 8192, log=True, influence=TUNING),
+        DiscreteParameter("decode_seqs", SEQS, 256, log=True, influence=TUNING),
         CategoricalParameter("backend", ("vllm", "sglang"), "vllm"),
         *_router_parameters(),
     )
@@ -190,10 +193,10 @@ def _disagg(budget: int, pareto: bool) -> Problem:
 
 def _agg(budget: int, pareto: bool) -> Problem:
     parameters: tuple[Parameter, ...] = (
-        FloatParameter("used", 1 / budget, 1.0, 1.0),
-        DiscreteParameter("size", SIZES, 2, log=True),
-        DiscreteParameter("tokens", TOKENS, 8192, log=True),
-        DiscreteParameter("seqs", SEQS, 256, log=True),
+        FloatParameter("used", 1 / budget, 1.0, 1.0, influence=SHAPE),
+        DiscreteParameter("size", SIZES, 2, log=True, influence=SHAPE),
+        DiscreteParameter("tokens", TOKENS, 8192, log=True, influence=TUNING),
+        DiscreteParameter("seqs", SEQS, 256, log=True, influence=TUNING),
         CategoricalParameter("backend", ("vllm", "sglang", "trtllm"), "vllm"),
         CategoricalParameter("policy", ("disabled", "load_fast", "load_slow", "hybrid"), "disabled"),
         CategoricalParameter("sensitivity", ("low", "default", "high"), "default"),

@@ -125,7 +125,7 @@ def test_restoring_comes_first(make: Make) -> None:
 def test_a_tiny_space_is_swept_and_then_repeats_or_ends(make: Make) -> None:
     study = tiny()
     optimizer = make(study)
-    keys = set()
+    keys: set[str] = set()
     for i in range(5):
         suggestions = optimizer.ask(3)
         knows_the_end = len(keys) == 12 and not isinstance(optimizer, QuasiRandomOptimizer | RandomOptimizer)

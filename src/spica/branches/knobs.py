@@ -12,6 +12,7 @@ from spica.optimize.protocol import (
     CategoricalParameter,
     DiscreteParameter,
     FloatParameter,
+    Influence,
     Parameter,
     Value,
     Values,
@@ -50,12 +51,14 @@ class NumberKnob:
     values: tuple[int, ...] | tuple[float, ...]
     default: float
     log: bool = False
+    influence: Influence = Influence.TUNING
 
     @property
     def parameter(self) -> Parameter | None:
         if len(self.values) < 2:
             return None
-        return DiscreteParameter(self.name, tuple(map(float, self.values)), float(self.default), self.log)
+        values = tuple(map(float, self.values))
+        return DiscreteParameter(self.name, values, float(self.default), self.log, self.influence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,13 @@ class NameKnob:
 
     name: str
     values: tuple[str, ...]
+    influence: Influence = Influence.FREE
 
     @property
     def parameter(self) -> Parameter | None:
-        return CategoricalParameter(self.name, self.values, self.values[0]) if len(self.values) > 1 else None
+        if len(self.values) < 2:
+            return None
+        return CategoricalParameter(self.name, self.values, self.values[0], self.influence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,7 @@ def branch_knobs(
     return BranchKnobs(
         mode=mode,
         batching={k.name: k for role in ROLES[mode] for k in _batching(space, role)},
-        router_mode=NameKnob("router_mode", tuple(space.router_mode)),
+        router_mode=NameKnob("router_mode", tuple(space.router_mode), Influence.TUNING),
         router=_router(space),
         policy=NameKnob("planner_scaling_policy", tuple(p.name for p in composites.policies)),
         fpm=NameKnob("planner_fpm_sampling", tuple(s.name for s in composites.sampling)),
@@ -202,5 +208,5 @@ def _router(space: SearchSpace) -> dict[str, NumberKnob]:
         values = tuple(sorted(float(v) for v in getattr(space, name)))
         start = _ROUTER_STARTS[name]
         default = start if start in values else values[(len(values) - 1) // 2]
-        knobs[name] = NumberKnob(name, values, default)
+        knobs[name] = NumberKnob(name, values, default, influence=Influence.WEIGHT)
     return knobs

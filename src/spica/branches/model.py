@@ -41,11 +41,11 @@ class Dimension:
 
 def dimension(parameter: Parameter) -> Dimension:
     match parameter:
-        case FloatParameter(name, low, high, default, log):
+        case FloatParameter(name, low, high, default, log, _):
             return Dimension(name, "float", (low, high), default, log)
-        case DiscreteParameter(name, choices, default, log):
+        case DiscreteParameter(name, choices, default, log, _):
             return Dimension(name, "discrete", choices, default, log)
-        case CategoricalParameter(name, categories, chosen):
+        case CategoricalParameter(name, categories, chosen, _):
             return Dimension(name, "categorical", categories, chosen)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from spica.optimize import acquisition, candidates, labels
 from spica.optimize.history import AskTell, History
 from spica.optimize.posterior import Posterior
-from spica.optimize.protocol import SEEDS, Study
+from spica.optimize.protocol import SEEDS, Influence, Study
 from spica.optimize.sampling import enumerate_rows, far_apart, fresh_or_repeated, quasi_random, unseen
+from spica.optimize.shapes import ShapeWalk
 from spica.optimize.space import Features, Rows, Space
 from spica.optimize.surrogate import Surrogate
 
@@ -51,6 +52,11 @@ class Settings:
     local_changes: int = 2
     """Every other place of a batch goes to a point that differs from one of the best in at most so many
     parameters."""
+    shape_every: int = 3
+    """One suggestion of so many goes to a shape beside those of the best, whatever the model says."""
+    walked_from: int = 3
+    """So many of the best observed points take turns as the one whose shape is left (of several objectives,
+    all of the front)."""
     looks: int = 1
     """How many times the neighbourhood of a pool's best points is looked at before choosing."""
 
@@ -96,6 +102,7 @@ class GaussianProcessStrategy:
         self._settings = settings
         self._space = Space(study)
         self._surrogate = Surrogate(restarts=settings.restarts)
+        self._walk = ShapeWalk(self._space)
 
     @cached_property
     def _everything(self) -> Rows | None:
@@ -134,6 +141,9 @@ class GaussianProcessStrategy:
         pool = quasi_random(self._space, size, self._study.seed)
         if self._tiny:
             pool = np.vstack([pool, self._enumerated])
+        else:
+            tuned = self._space.columns(Influence.TUNING, Influence.WEIGHT)
+            pool[:, tuned] = self._space.default_row()[tuned]
         found = far_apart(past, pool, wanted)
         return self._topped_up(past, list(found), wanted, frozenset())
 
@@ -150,8 +160,25 @@ class GaussianProcessStrategy:
         rng = np.random.default_rng([self._study.seed, past.asked_count])
         models = self._fit(data, seed=past.asked_count)
         pool = self._pool(models, data, rng)
-        picked = self._pick(models, data, pool, seen, count)
-        return self._topped_up(past, [pool[i] for i in picked], count, also_seen)
+        walked = self._walked(past, data, count, rng)
+        held = replace(data, pending=np.vstack([data.pending, *walked]))
+        seen |= {self._space.key(row) for row in walked}
+        picked = self._pick(models, held, pool, seen, count - len(walked))
+        return self._topped_up(past, [*walked, *(pool[i] for i in picked)], count, also_seen)
+
+    def _walked(self, past: History, data: _Data, count: int, rng: np.random.Generator) -> list[Rows]:
+        """The new shapes that are due among the next ``count`` suggestions."""
+        every = self._settings.shape_every
+        due = (past.asked_count + count) // every - past.asked_count // every
+        parents = self._parents(data)
+        if len(self._study.objectives) == 1:
+            parents = parents[: self._settings.walked_from]
+        walked: list[Rows] = []
+        for turn in range(past.asked_count // every, past.asked_count // every + due):
+            row = self._walk.step(past, np.array(walked), parents[turn % len(parents)], rng)
+            if row is not None:
+                walked.append(row)
+        return walked
 
     def _topped_up(self, past: History, rows: list[Rows], count: int, also_seen: frozenset[str]) -> Rows:
         """``rows`` and, when they are too few, unseen points, should any be found. Of a space that is not

@@ -10,13 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Protocol
 
 #: A study's first suggestions are space-filling, and need no model.
-SEEDS: Final = 6
+SEEDS: Final = 4
 
 Value = float | int | str
 Values = Mapping[str, Value]
+
+
+class Influence(Enum):
+    """What is believed of a parameter before anything has been measured. Beliefs direct the search; what is
+    measured overrules them."""
+
+    FREE = "free"
+    """Nothing."""
+    SHAPE = "shape"
+    """It is a part of the shape of a deployment, which decides most of a result: the search walks the
+    neighbourhood of the best shapes."""
+    TUNING = "tuning"
+    """Its default is a good start, and stays while the first shapes are looked at."""
+    WEIGHT = "weight"
+    """As TUNING; besides, other values change little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,7 @@ class FloatParameter:
     high: float
     default: float
     log: bool = False
+    influence: Influence = Influence.FREE
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
@@ -47,6 +64,7 @@ class DiscreteParameter:
     choices: tuple[float, ...]
     default: float
     log: bool = False
+    influence: Influence = Influence.FREE
 
     def __post_init__(self) -> None:
         _check_choices(self.name, self.choices, self.default)
@@ -65,6 +83,7 @@ class CategoricalParameter:
     name: str
     choices: tuple[str, ...]
     default: str
+    influence: Influence = Influence.FREE
 
     def __post_init__(self) -> None:
         _check_choices(self.name, self.choices, self.default)

@@ -78,7 +78,7 @@ def fresh_or_repeated(past: History, pool: Rows, count: int) -> Rows:
     return np.array(fresh)
 
 
-def _embedding(space: Space, rows: Rows) -> Rows:
+def embedding(space: Space, rows: Rows) -> Rows:
     """Coordinates in which candidates are compared: ranges of length 1, unlike choices a little closer."""
     features = space.features(rows)
     choices = [len(p.choices) for p in space.parameters if isinstance(p, CategoricalParameter)]
@@ -98,9 +98,9 @@ def far_apart(past: History, pool: Rows, count: int) -> Rows:
     rows = np.array(unseen(space, np.vstack([space.default_row()[None], pool]), past.keys, len(pool) + 1))
     if not len(rows):
         return np.zeros((0, space.width))
-    places = _embedding(space, rows)
+    places = embedding(space, rows)
     distance = np.full(len(rows), np.inf)
-    for asked in _embedding(space, past.rows(range(past.asked_count))):
+    for asked in embedding(space, past.rows(range(past.asked_count))):
         distance = np.minimum(distance, ((places - asked) ** 2).sum(axis=1))
     chosen: list[int] = []
     while len(chosen) < min(count, len(rows)):

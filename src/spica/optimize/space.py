@@ -12,7 +12,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spica.optimize.protocol import CategoricalParameter, FloatParameter, Parameter, Study, Value, Values
+from spica.optimize.protocol import (
+    CategoricalParameter,
+    FloatParameter,
+    Influence,
+    Parameter,
+    Study,
+    Value,
+    Values,
+)
 
 Rows = NDArray[np.float64]
 
@@ -20,11 +28,14 @@ Rows = NDArray[np.float64]
 _REMEMBERED = 30_000
 # The range of a float on a log scale, in units of the distance below which it counts linearly.
 _FINEST = 100.0
+# Length of a weight's axis, where that of other parameters is 1: the prior is that its ends differ less.
+_WEIGHT_LENGTH = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """``continuous``: shape ``(n, c)``, in ``[0, 1]``; ``categorical``: shape ``(n, k)``, choice indices."""
+    """``continuous``: shape ``(n, c)``, in ``[0, 1]``, weights on a shorter axis; ``categorical``: shape
+    ``(n, k)``, choice indices."""
 
     continuous: NDArray[np.float64]
     categorical: NDArray[np.int32]
@@ -76,6 +87,10 @@ class Space:
     def is_categorical(self) -> NDArray[np.bool_]:
         """Which parameters are categoricals. Shape ``(width,)``."""
         return np.array([isinstance(p, CategoricalParameter) for p in self.parameters], dtype=bool)
+
+    def columns(self, *influences: Influence) -> NDArray[np.intp]:
+        """The columns of rows whose parameters have one of these influences."""
+        return np.flatnonzero([p.influence in influences for p in self.parameters])
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -180,10 +195,11 @@ class Space:
         for i, parameter in enumerate(self.parameters):
             if isinstance(parameter, CategoricalParameter):
                 continue
+            length = _WEIGHT_LENGTH if parameter.influence is Influence.WEIGHT else 1.0
             if self.is_float[i]:
-                columns.append(positions[:, i])
+                columns.append(length * positions[:, i])
             else:
-                columns.append(self._tables[i][rows[:, i].astype(np.int64)])
+                columns.append(length * self._tables[i][rows[:, i].astype(np.int64)])
         continuous = np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
         categorical = rows[:, self.is_categorical].astype(np.int32)
         return Features(continuous, categorical)

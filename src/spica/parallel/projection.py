@@ -16,6 +16,7 @@ from spica.optimize.protocol import (
     CategoricalParameter,
     DiscreteParameter,
     FloatParameter,
+    Influence,
     Parameter,
     Value,
     Values,
@@ -27,6 +28,7 @@ from spica.parallel.shapes import ParallelConfig
 # Two distances that differ by less than rounding are one distance, and the tie-break decides.
 _RELATIVE_TIE = 1e-12
 _ABSOLUTE_TIE = 1e-24
+_SHAPE = Influence.SHAPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +242,11 @@ def _distinct(feature: Feature, present: set[Value]) -> tuple[Value, ...]:
 
 def _parameter(feature: Feature, distinct: Sequence[Value]) -> Parameter:
     if feature.kind == "mode":
-        return CategoricalParameter(feature.name, tuple(map(str, distinct)), str(distinct[0]))
+        return CategoricalParameter(feature.name, tuple(map(str, distinct)), str(distinct[0]), _SHAPE)
     numbers = [float(v) for v in distinct]
     if feature.kind == "size":
         default = geometric_centre(numbers)
-        return DiscreteParameter(feature.name, tuple(numbers), default, log=True)
+        return DiscreteParameter(feature.name, tuple(numbers), default, log=True, influence=_SHAPE)
     low, high = numbers[0], numbers[-1]
-    return FloatParameter(feature.name, low, high, min(max(feature.default, low), high))
+    default = min(max(feature.default, low), high)
+    return FloatParameter(feature.name, low, high, default, influence=_SHAPE)

@@ -123,7 +123,9 @@ class Search:
             if not current.waiting:
                 break
         state.closed += 1
-        self._report(state, current)
+        # A round that was opened beside the one in which the branch came to its end has nothing to tell.
+        if current.spent or not state.stopped:
+            self._report(state, current)
         self._stop_if_due(state, current)
 
     def _stop_if_due(self, state: BranchState, current: Round) -> None:

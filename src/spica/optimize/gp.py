@@ -53,7 +53,10 @@ class Settings:
     """Every other place of a batch goes to a point that differs from one of the best in at most so many
     parameters."""
     shape_every: int = 3
-    """One suggestion of so many goes to a shape beside those of the best, whatever the model says."""
+    """One suggestion of so many goes to a new shape beside those of the best, whatever the model says."""
+    vary_every: int = 2
+    """Of those, one of so many is a random variation of one of the best instead: where all neighbours of a
+    plateau are alike, a walk does not leave it."""
     walked_from: int = 3
     """So many of the best observed points take turns as the one whose shape is left (of several objectives,
     all of the front)."""
@@ -167,7 +170,7 @@ class GaussianProcessStrategy:
         return self._topped_up(past, [*walked, *(pool[i] for i in picked)], count, also_seen)
 
     def _walked(self, past: History, data: _Data, count: int, rng: np.random.Generator) -> list[Rows]:
-        """The new shapes that are due among the next ``count`` suggestions."""
+        """The suggestions beside the model that are due among the next ``count``."""
         every = self._settings.shape_every
         due = (past.asked_count + count) // every - past.asked_count // every
         parents = self._parents(data)
@@ -175,10 +178,19 @@ class GaussianProcessStrategy:
             parents = parents[: self._settings.walked_from]
         walked: list[Rows] = []
         for turn in range(past.asked_count // every, past.asked_count // every + due):
-            row = self._walk.step(past, np.array(walked), parents[turn % len(parents)], rng)
-            if row is not None:
-                walked.append(row)
+            if turn % self._settings.vary_every == 0:
+                walked += self._varied(past, data, walked, rng)
+            else:
+                row = self._walk.step(past, np.array(walked), parents[turn % len(parents)], rng)
+                walked += [] if row is None else [row]
         return walked
+
+    def _varied(self, past: History, data: _Data, also: list[Rows], rng: np.random.Generator) -> list[Rows]:
+        """A random variation of one of the best; none of a study without shapes, or if all are known."""
+        if not len(self._space.columns(Influence.SHAPE)):
+            return []
+        drawn = candidates.mutations(self._space, self._parents(data), 48, rng)
+        return unseen(self._space, drawn, past.keys | {self._space.key(row) for row in also}, 1)
 
     def _topped_up(self, past: History, rows: list[Rows], count: int, also_seen: frozenset[str]) -> Rows:
         """``rows`` and, when they are too few, unseen points, should any be found. Of a space that is not

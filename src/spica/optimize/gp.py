@@ -54,7 +54,7 @@ class Settings:
     parameters."""
     shape_every: int = 3
     """One suggestion of so many goes to a new shape beside those of the best, whatever the model says."""
-    vary_every: int = 2
+    vary_every: int = 3
     """Of those, one of so many is a random variation of one of the best instead: where all neighbours of a
     plateau are alike, a walk does not leave it."""
     walked_from: int = 3
@@ -137,18 +137,23 @@ class GaussianProcessStrategy:
         return min(count, max(self._settings.seeds - past.asked_count, 0))
 
     def _seeds(self, past: History, wanted: int) -> Rows:
-        """Space-filling points. Fewer than wanted when there are no others."""
+        """Space-filling points, the first ones with knobs at their defaults. Fewer than wanted when there are
+        no others."""
         if not wanted:
             return np.zeros((0, self._space.width))
         size = max(self._settings.seed_pool, 16 * wanted + 4 * past.asked_count)
         pool = quasi_random(self._space, size, self._study.seed)
+        plain = np.zeros((0, self._space.width))
         if self._tiny:
             pool = np.vstack([pool, self._enumerated])
         else:
             tuned = self._space.columns(Influence.TUNING, Influence.WEIGHT)
-            pool[:, tuned] = self._space.default_row()[tuned]
-        found = far_apart(past, pool, wanted)
-        return self._topped_up(past, list(found), wanted, frozenset())
+            untuned = pool.copy()
+            untuned[:, tuned] = self._space.default_row()[tuned]
+            due = min(wanted, max(self._settings.seeds - past.asked_count, 0))
+            plain = far_apart(past, untuned, due)
+        found = far_apart(past, pool, wanted - len(plain), also=plain)
+        return self._topped_up(past, [*plain, *found], wanted, frozenset())
 
     @property
     def _enumerated(self) -> Rows:

@@ -87,20 +87,26 @@ def embedding(space: Space, rows: Rows) -> Rows:
     return np.hstack([features.continuous, *(np.sqrt(_UNLIKE / 2) * hot for hot in one_hot)])
 
 
-def far_apart(past: History, pool: Rows, count: int) -> Rows:
-    """Unseen points of the default and ``pool``, each as far as possible from all before it.
+def far_apart(past: History, pool: Rows, count: int, also: Rows | None = None) -> Rows:
+    """Unseen points of the default and ``pool``, each as far as possible from all before it, which are those
+    of the past and ``also``.
 
     The maximin design of Johnson, Moore and Ylvisaker, "Minimax and maximin distance designs" (1990), chosen
     greedily among candidates: what a plain sequence leaves out, the corners (one replica of the smallest
     worker), is often where the best deployments are. Fewer than ``count`` when the pool runs out.
     """
     space = past.space
-    rows = np.array(unseen(space, np.vstack([space.default_row()[None], pool]), past.keys, len(pool) + 1))
+    before = past.rows(range(past.asked_count))
+    seen = past.keys
+    if also is not None:
+        before = np.vstack([before, also])
+        seen |= {space.key(row) for row in also}
+    rows = np.array(unseen(space, np.vstack([space.default_row()[None], pool]), seen, len(pool) + 1))
     if not len(rows):
         return np.zeros((0, space.width))
     places = embedding(space, rows)
     distance = np.full(len(rows), np.inf)
-    for asked in embedding(space, past.rows(range(past.asked_count))):
+    for asked in embedding(space, before):
         distance = np.minimum(distance, ((places - asked) ** 2).sum(axis=1))
     chosen: list[int] = []
     while len(chosen) < min(count, len(rows)):

@@ -100,18 +100,7 @@ def _rows(ledger: Path) -> list[tuple[float, float]]:
 
 def profile(name: str, config: Path, folder: Path, cache: Path) -> Profile:
     out = folder / f"run-{name}"
-    command = [
-        sys.executable,
-        "-m",
-        "spica",
-        "sweep",
-        str(config),
-        "--out",
-        str(out),
-        "--jobs",
-        "2",
-        "--json",
-    ]
+    command = [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(out)]
     env = dict(os.environ) | {"XDG_CACHE_HOME": str(cache)}
     env.pop("JAX_COMPILATION_CACHE_DIR", None)
     memory, began, start = Memory(), time.time(), time.monotonic()

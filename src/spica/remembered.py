@@ -35,7 +35,7 @@ def remembered(question: Sequence[str], ask: Callable[[], Answer], folder: Path 
     except (OSError, ValueError, TypeError, KeyError):
         pass
     answer = ask()
-    _keep(file, json.dumps({"question": list(question), "answer": answer}))
+    keep_whole(file, json.dumps({"question": list(question), "answer": answer}).encode())
     return answer
 
 
@@ -103,12 +103,12 @@ def _checked(answer: object) -> Answer:
     return answer
 
 
-def _keep(file: Path, text: str) -> None:
-    """Whole or not at all."""
+def keep_whole(file: Path, data: bytes) -> None:
+    """Put ``data`` in a file of a cache, whole or not at all; not at all where there is no place for it."""
     new = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(text)
+        new.write_bytes(data)
         new.replace(file)
     except OSError:
         return

@@ -1,6 +1,6 @@
 """Vizier's loss as a compiled program that outlives the process.
 
-Importing Vizier and tracing its model takes some three seconds of processor time, on the cores on which
+Importing Vizier and tracing its model takes more than two seconds of processor time, on the cores on which
 replays run. So the traced program is exported once per machine, size and version of what it is made of, and
 a later process loads it with nothing but JAX. The first process, too, runs what it has exported: so both
 compute the same to the last bit.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import threading
 import zipfile
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from spica.optimize import jax_environment
 from spica.optimize.parameters import Layout
+from spica.remembered import keep_whole
 from spica.versions import stack_versions, versions_of
 
 Array = NDArray[np.float64]
@@ -124,14 +124,7 @@ def load(file: Path) -> Exported | None:
 
 
 def _keep(file: Path, exported: Exported) -> None:
-    """Whole or not at all; without a place for it, it is made anew by the next process."""
     parts = io.BytesIO()
     program = np.frombuffer(exported.program, dtype=np.uint8)
     np.savez(parts, program=program, low=exported.low, high=exported.high)
-    new = file.with_suffix(f".{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(parts.getvalue())
-        new.replace(file)
-    except OSError:
-        return
+    keep_whole(file, parts.getvalue())

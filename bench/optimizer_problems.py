@@ -52,6 +52,7 @@ class Problem:
     known: Callable[[], Sequence[Labels]] | None = None
     sample: int = 20_000
     threads: int = 1
+    divisor: Callable[[Values], float] | None = None
 
     def identity(self, values: Values) -> str:
         if self.named is not None:
@@ -60,7 +61,7 @@ class Problem:
         return json.dumps(dict(point), sort_keys=True)
 
     def study(self, seed: int) -> Study:
-        return Study(self.parameters, self.objectives, seed, self.identity, self.canonical)
+        return Study(self.parameters, self.objectives, seed, self.identity, self.canonical, self.divisor)
 
 
 def _ripple(values: Mapping[str, Value], size: float) -> float:

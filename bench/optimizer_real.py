@@ -32,6 +32,7 @@ from spica.evaluate.slim_tables import TablesRequest
 from spica.optimize.protocol import Values
 from spica.prepare import Prepared, prepare, probes, scoring_of_goal
 from spica.sample import Sample
+from spica.sweep.inputs import study_of
 from spica.versions import stack_versions
 
 LARGE = Path(__file__).parent / "large"
@@ -152,6 +153,10 @@ class Replays:
         with self._lock:
             return list(self._known.values())
 
+    def gpus(self, values: Values) -> float:
+        with self._lock:
+            return self.branch.gpus(values)
+
     def start(self, points: Sequence[Values]) -> None:
         """Begin to measure what is not known yet, without waiting."""
         for values in points:
@@ -218,6 +223,7 @@ class Bench:
             known=replays.known,
             sample=SAMPLE,
             threads=THREADS,
+            divisor=replays.gpus if study_of(replays.branch, replays.scoring, 0).divisor else None,
         )
 
     def close(self) -> None:

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from spica.optimize import make_optimizer
-from spica.optimize.protocol import Observation, Study, Suggestion
+from spica.optimize.protocol import Observation, Suggestion
 from spica.prepare import scoring_of_goal
+from spica.sweep.inputs import study_of
 from truth_table import TRUTH, Problem, load_problem
 
 RESULTS = Path(__file__).parent / "results"
@@ -42,8 +43,8 @@ def search(
     problem: Problem, truth: dict[str, tuple[float, ...] | None], seed: int, budget: int, size: int
 ) -> Found:
     branch = problem.branch
-    objectives = scoring_of_goal(problem.prepared.config).objectives
-    study = Study(branch.parameters, objectives, seed, identity=branch.identity, canonical=branch.canonical)
+    study = study_of(branch, scoring_of_goal(problem.prepared.config), seed)
+    objectives = study.objectives
     sign = 1.0 if objectives[0].maximize else -1.0
     optimum = max(sign * labels[0] for labels in truth.values() if labels is not None)
     optimizer = make_optimizer(study)

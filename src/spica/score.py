@@ -123,6 +123,11 @@ class Scoring:
         """Whether the single target is a goodput: then a candidate excluded by the SLA wins nothing."""
         return not self.is_pareto and all(_METRIC[name] == _GOODPUT for name in self.targets)
 
+    @property
+    def is_per_gpu(self) -> bool:
+        """Whether the single target is a total divided by the GPUs."""
+        return not self.is_pareto and all(name in _PER_GPU for name in self.targets)
+
     def excluded_by_sla(self, metrics: Metrics) -> bool:
         """Whether no token of the replay was within the SLA; False without an SLA.
 

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from spica.branches import Branch
 from spica.config import SmartSearchConfig
 from spica.optimize.protocol import FloatParameter, Value
+from spica.prepare import scoring_of_goal
+from spica.score import Scoring
+from spica.sweep.inputs import study_of
 
 OFFLOAD = {"num_g2_blocks": 10, "kv_bytes_per_token": 1024}
 SPACES = {
@@ -90,6 +93,7 @@ def test_every_suggestion_is_legal_and_inside_the_menus(
         assert (sample.planner.scaling is not None) == (sample.planner.policy != "disabled")
     assert decoded.feasible == (decoded.reason == "")
     assert branch.identity(values) == decoded.key
+    assert branch.gpus(values) == decoded.sample.used_gpus
 
 
 @pytest.mark.parametrize(("name", "cfg", "branch"), BRANCHES, ids=[f"{n}: {b.mode}" for n, _, b in BRANCHES])
@@ -108,6 +112,35 @@ def test_the_canonical_point_stands_for_the_same_candidate(
             assert canonical[p.name] in p.choices
     assert branch.identity(canonical) == branch.identity(values)
     assert branch.canonical(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("space", "workload", "offered"),
+    [
+        ({}, {"request_rate": 5}, True),
+        ({}, {"concurrency": 64}, False),
+        ({}, {"kv_load_ratio": [0.0, 1.0]}, False),
+        ({"planner_scaling_policy": ["disabled", "load_180_5"]}, {"request_rate": 5}, False),
+    ],
+)
+def test_a_load_is_offered_when_requests_do_not_wait_and_nothing_scales(
+    space: dict[str, object], workload: dict[str, object], offered: bool
+) -> None:
+    goals = [
+        {"target": "goodput_per_gpu", "sla": {"ttft_ms": 500, "itl_ms": 30}},
+        {"target": "throughput_per_gpu"},
+    ]
+    if "kv_load_ratio" in workload:
+        goals = [{"target": "pareto"}]
+    for goal in goals:
+        made = plan(config(space, workload, goal))
+        for branch in made.branches:
+            assert branch.offered_load is offered
+            study = study_of(branch, scoring_of_goal(config(space, workload, goal)), 0)
+            assert (study.divisor is not None) is offered
+    if offered:
+        whole = plan(config(space, workload, {"target": "throughput"})).branches[0]
+        assert study_of(whole, Scoring("throughput"), 0).divisor is None
 
 
 def test_count_of_candidates_by_brute_force() -> None:

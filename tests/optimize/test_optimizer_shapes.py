@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -146,6 +147,53 @@ def test_a_step_goes_to_the_nearest_shape_that_was_not_asked_for() -> None:
         assert apart(shape(found)) == pytest.approx(min(map(apart, left)))
         taken.append(shape(found))
         rows.append(row)
+
+
+def test_a_step_keeps_to_a_limit_of_the_divisor() -> None:
+    def gpus(values: Values) -> float:
+        size, count = nearest(values)
+        return size * count
+
+    limited = replace(study(0), divisor=gpus)
+    space, past, rng = Space(limited), History(limited), np.random.default_rng(0)
+    start = canonical({p.name: p.default for p in PARAMETERS} | {"size": 2.0, "used": 0.5})
+    past.add_asked([Suggestion(0, start)])
+    walk, rows = ShapeWalk(space), np.zeros((0, len(PARAMETERS)))
+    seen = set()
+    while (row := walk.step(past, rows, space.encode(start), rng, furthest=5.9)) is not None:
+        rows = np.vstack([rows, row])
+        seen.add(shape(space.decode(row)))
+    small = {(size, count) for size, count in CONFIGS if size * count <= 5}
+    assert seen <= small
+    assert len(seen) > len(small) / 2
+
+
+def test_under_a_ceiling_the_smallest_deployment_that_carries_the_load_is_found() -> None:
+    """A worker of 1, 2, 4 or 8 GPUs carries 4, 13, 25 or 40 of a load of 90, or a tenth less with many tokens
+    a step or on one of the backends. What cannot carry 88 is late with most. So 7 x 2 GPUs are best, with the
+    right tokens and backend."""
+
+    def value(values: Values) -> float:
+        size, count = nearest(values)
+        capacity = {1.0: 4.0, 2.0: 13.0, 4.0: 25.0, 8.0: 40.0}[size] * count
+        if float(values["tokens"]) > 4096 or values["backend"] == "vllm":
+            capacity *= 0.9
+        in_time = min(max((capacity - 35.2) / 52.8, 0.0), 1.0)
+        return min(90.0, capacity) * in_time / (size * count)
+
+    def gpus(values: Values) -> float:
+        size, count = nearest(values)
+        return size * count
+
+    for seed in range(2):
+        limited = replace(study(seed), divisor=gpus)
+        optimizer = make_optimizer(limited)
+        found = 0.0
+        for _ in range(20):
+            asked = optimizer.ask(4)
+            optimizer.tell([Observation(s, (value(s.values),)) for s in asked])
+            found = max(found, *(value(s.values) for s in asked))
+        assert found == pytest.approx(90 / 14)
 
 
 def test_a_study_without_shapes_takes_no_steps() -> None:

@@ -90,6 +90,11 @@ class FakeBranch:
             merged["seqs"] = min(float(merged["seqs"]), float(IN_FLIGHT))
         return merged
 
+    def gpus(self, values: Values) -> int:
+        return self.decode(values).sample.used_gpus
+
+    offered_load = False
+
     def traffic(self, sample: Sample) -> SyntheticTraffic:
         return SyntheticTraffic(isl=100, osl=10, num_requests=8, concurrency=4)
 

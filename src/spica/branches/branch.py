@@ -110,6 +110,17 @@ class Branch:
         known = {**self._maker.knob_values(sample), **self._shape_values(values, projection)}
         return {p.name: known.get(p.name, p.default) for p in self.parameters}
 
+    def gpus(self, values: Values) -> int:
+        """How many GPUs the candidate that ``values`` stands for starts with."""
+        return self._maker.projector.project(values, self._maker.backend(values)).config.used_gpus
+
+    @property
+    def offered_load(self) -> bool:
+        """Whether requests arrive at their own times, and no candidate scales: then there is a ceiling to
+        what all GPUs together deliver, and a candidate keeps its GPUs."""
+        maker = self._maker
+        return maker.concurrency is None and maker.knobs.kv_load is None and not maker.composites.scales
+
     def _shape_values(self, values: Values, projection: Projection) -> Values:
         projector = self._maker.projector
         standing = projector.standing(projection.config, projection.backend)

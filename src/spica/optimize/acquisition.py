@@ -40,8 +40,9 @@ def _log_density(z: Array) -> Array:
     return np.asarray(-0.5 * z**2 - 0.5 * np.log(2 * np.pi))
 
 
-def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    """Logarithm of the expected improvement over ``best``, stable far below it. Shapes ``(m,)``.
+def log_expected_improvement(mean: Array, deviation: Array, best: float | Array) -> Array:
+    """Logarithm of the expected improvement over ``best`` (one for all, or one each), stable far below it.
+    Shapes ``(m,)``.
 
     EI = s (phi(z) + z Phi(z)), z = (mean - best) / s. Below z = -1 the sum cancels, and is computed as
     phi(z) (1 - |z| R(|z|)) with the Mills ratio R from the scaled complementary error function.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spica.optimize import acquisition, candidates, labels
 from spica.optimize.history import AskTell, History
+from spica.optimize.merit import Hypervolume, Improvement, ImprovementUnderCeiling, Merit, Outlook
 from spica.optimize.posterior import Posterior
 from spica.optimize.protocol import SEEDS, Influence, Study
 from spica.optimize.sampling import enumerate_rows, far_apart, fresh_or_repeated, quasi_random, unseen
@@ -52,23 +53,25 @@ class Settings:
     local_changes: int = 2
     """Every other place of a batch goes to a point that differs from one of the best in at most so many
     parameters."""
-    shape_every: int = 3
+    shape_every: int = 2
     """One suggestion of so many goes to a new shape beside those of the best, whatever the model says."""
-    vary_every: int = 3
-    """Of those, one of so many is a random variation of one of the best instead: where all neighbours of a
-    plateau are alike, a walk does not leave it."""
     walked_from: int = 3
-    """So many of the best observed points take turns as the one whose shape is left (of several objectives,
-    all of the front)."""
+    """So many of the best observed points take turns as the one whose shape is left."""
+    front_every: int = 4
+    """``shape_every`` of several objectives, where the shapes of the whole front are left in turn."""
+    vary_every: int = 3
+    """Of several objectives, one of so many of these is a random variation of one of the front instead."""
     looks: int = 1
     """How many times the neighbourhood of a pool's best points is looked at before choosing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """What is known: rows ``(n, width)`` with warped labels ``(n, k)``, rows ``(f, width)`` without a score,
-    pending rows ``(p, width)``."""
+    """What is known: the merit of all scored observations, rows ``(n, width)`` of those the model is given
+    with their columns of it ``(n, columns)``, rows ``(f, width)`` without a score, pending rows
+    ``(p, width)``."""
 
+    merit: Merit
     rows: Rows
     labels: Array
     failed: Rows
@@ -77,9 +80,10 @@ class _Data:
 
 @dataclass(frozen=True, slots=True)
 class _Models:
-    """One posterior per objective, given the scored observations alone, and one of being scored at all."""
+    """One posterior per column of the merit, given the scored observations alone, and one of being scored at
+    all."""
 
-    objectives: list[Posterior]
+    columns: list[Posterior]
     scored: Posterior | None
     share: float
     """Share of the observations that have a score."""
@@ -176,22 +180,24 @@ class GaussianProcessStrategy:
 
     def _walked(self, past: History, data: _Data, count: int, rng: np.random.Generator) -> list[Rows]:
         """The suggestions beside the model that are due among the next ``count``."""
-        every = self._settings.shape_every
+        settings, several = self._settings, len(self._study.objectives) > 1
+        every = settings.front_every if several else settings.shape_every
         due = (past.asked_count + count) // every - past.asked_count // every
         parents = self._parents(data)
-        if len(self._study.objectives) == 1:
-            parents = parents[: self._settings.walked_from]
+        if not several:
+            parents = parents[: settings.walked_from]
         walked: list[Rows] = []
         for turn in range(past.asked_count // every, past.asked_count // every + due):
-            if turn % self._settings.vary_every == 0:
+            if several and turn % settings.vary_every == 0:
                 walked += self._varied(past, data, walked, rng)
-            else:
-                row = self._walk.step(past, np.array(walked), parents[turn % len(parents)], rng)
-                walked += [] if row is None else [row]
+                continue
+            parent = parents[turn % len(parents)]
+            row = self._walk.step(past, np.array(walked), parent, rng, data.merit.furthest)
+            walked += [] if row is None else [row]
         return walked
 
     def _varied(self, past: History, data: _Data, also: list[Rows], rng: np.random.Generator) -> list[Rows]:
-        """A random variation of one of the best; none of a study without shapes, or if all are known."""
+        """A random variation of one of the front; none of a study without shapes, or if all are known."""
         if not len(self._space.columns(Influence.SHAPE)):
             return []
         drawn = candidates.mutations(self._space, self._parents(data), 48, rng)
@@ -211,24 +217,32 @@ class GaussianProcessStrategy:
 
     def _fit(self, data: _Data, seed: int) -> _Models:
         features = self._space.features(data.rows)
-        objectives = [self._surrogate.fit(features, column, seed=seed) for column in data.labels.T]
+        columns = [self._surrogate.fit(features, column, seed=seed) for column in data.labels.T]
         share = len(data.rows) / (len(data.rows) + len(data.failed))
         if share == 1.0:
-            return _Models(objectives, None, share)
+            return _Models(columns, None, share)
         everything = self._space.features(np.vstack([data.rows, data.failed]))
         known = np.repeat([1.0, 0.0], [len(data.rows), len(data.failed)])
         standard = (known - share) / np.sqrt(share * (1 - share))
-        return _Models(objectives, self._surrogate.fit(everything, standard, seed=seed), share)
+        return _Models(columns, self._surrogate.fit(everything, standard, seed=seed), share)
 
     def _data(self, past: History) -> _Data:
         told = past.told()
-        raw = labels.upward(told, self._study.objectives)
+        upward = labels.upward(told, self._study.objectives)
         rows = past.rows([o.suggestion.id for o in told])
-        scored = ~np.isnan(raw).any(axis=1)
-        table = np.stack([labels.warp(column) for column in raw[scored].T], axis=1)
-        keep = self._training_subset(table)
+        scored = ~np.isnan(upward).any(axis=1)
+        merit = self._merit(rows[scored], upward[scored])
+        keep = self._training_subset(merit.columns[:, : len(self._study.objectives)])
         failed = rows[~scored][-self._settings.fit_up_to // 4 :]
-        return _Data(rows[scored][keep], table[keep], failed, past.rows(past.pending_ids()))
+        pending = past.rows(past.pending_ids())
+        return _Data(merit, rows[scored][keep], merit.columns[keep], failed, pending)
+
+    def _merit(self, rows: Rows, upward: Array) -> Merit:
+        if upward.shape[1] > 1:
+            return Hypervolume(upward, self._study.seed)
+        if self._study.divisor is None:
+            return Improvement(upward[:, 0])
+        return ImprovementUnderCeiling(upward[:, 0], self._space.divisors(rows))
 
     def _training_subset(self, table: Array) -> NDArray[np.intp]:
         limit = self._settings.fit_up_to
@@ -240,7 +254,7 @@ class GaussianProcessStrategy:
 
     def _parents(self, data: _Data) -> Rows:
         rows, table = data.rows, data.labels
-        if table.shape[1] == 1:
+        if len(self._study.objectives) == 1:
             return np.asarray(rows[np.argsort(-table[:, 0], kind="stable")[: self._settings.parents]])
         front = acquisition.non_dominated(table)
         on_front = (table[:, None, :] == front[None, :, :]).all(axis=2).any(axis=1)
@@ -281,42 +295,31 @@ class GaussianProcessStrategy:
         return candidates.unique_rows(rows)
 
     def _marginal_score(self, models: _Models, data: _Data, pool: Rows) -> Array:
+        """How much is expected of each point alone."""
         features = self._space.features(pool)
-        marginals = [model.marginal(features) for model in models.objectives]
+        marginals = [model.marginal(features) for model in models.columns]
         means = np.array([mean for mean, _ in marginals])
         deviations = np.sqrt(np.array([variance for _, variance in marginals]))
-        return self._score(means, deviations, models.chance(features), data, [])
+        sizes = self._space.divisors(pool)
+        outlook = Outlook(means, deviations, models.chance(features), sizes, [])
+        return data.merit.rate(outlook, place=1)
 
     @staticmethod
     def _beliefs(models: _Models, features: Features) -> acquisition.Beliefs:
-        joints = [model.joint(features) for model in models.objectives]
+        joints = [model.joint(features) for model in models.columns]
         return acquisition.Beliefs(
             np.array([mean for mean, _ in joints]),
             np.array([covariance for _, covariance in joints]),
-            np.array([model.noise for model in models.objectives]),
+            np.array([model.noise for model in models.columns]),
         )
-
-    def _score(self, means: Array, deviations: Array, chance: Array, data: _Data, taken: list[int]) -> Array:
-        """How much is expected of each point; of one objective, the logarithm of that. ``means`` and
-        ``deviations`` have shape ``(k, m)``, ``chance`` of a score ``(m,)``."""
-        if len(means) == 1:
-            best = max([float(data.labels.max()), *means[0][taken]])
-            return acquisition.log_expected_improvement(means[0], deviations[0], best) + np.log(chance)
-        reference = data.labels.min(axis=0) - 0.1
-        points = np.vstack([data.labels, means[:, taken].T])
-        front = acquisition.non_dominated(points)
-        if len(means) == 2:
-            return chance * acquisition.expected_hypervolume_gain(means, deviations, front, reference)
-        rng = np.random.default_rng(self._study.seed)
-        return chance * acquisition.sampled_hypervolume_gain(means, deviations, front, reference, rng)
 
     def _pick(self, models: _Models, data: _Data, pool: Rows, seen: frozenset[str], count: int) -> list[int]:
         held = len(data.pending)
-        features = self._space.features(np.vstack([data.pending, pool]))
+        rows = np.vstack([data.pending, pool])
+        features, divisors = self._space.features(rows), self._space.divisors(rows)
         beliefs, chance = self._beliefs(models, features), models.chance(features)
-        taken = set(seen)
-
         local = np.concatenate([np.zeros(held, dtype=bool), self._near(self._parents(data)[:3], pool)])
+        taken = set(seen)
 
         def allowed(index: int) -> bool:
             key = self._space.key(pool[index - held])
@@ -324,15 +327,11 @@ class GaussianProcessStrategy:
             taken.add(key)
             return fresh
 
-        picked = acquisition.greedy_batch(
-            beliefs,
-            lambda b, t, slot: np.where(
-                self._open(local, slot), self._score(b.means, b.deviations, chance, data, t), -np.inf
-            ),
-            list(range(held)),
-            allowed,
-            count,
-        )
+        def score(now: acquisition.Beliefs, measured: list[int], place: int) -> Array:
+            outlook = Outlook(now.means, now.deviations, chance, divisors, measured)
+            return np.where(self._open(local, place), data.merit.rate(outlook, place), -np.inf)
+
+        picked = acquisition.greedy_batch(beliefs, score, list(range(held)), allowed, count)
         return [i - held for i in picked]
 
 

@@ -58,3 +58,24 @@ def _logarithmic(labels: Array) -> Array:
     """From 0.5 for the best down to -0.5, steepest at the best."""
     below = (labels.max() - labels) / np.ptp(labels)
     return np.asarray(0.5 - np.log1p(below * (_LOG_BASE - 1)) / np.log(_LOG_BASE))
+
+
+class Scale:
+    """The warping of some values, for other values: between them by interpolation, above the highest along
+    the slope it has there, below the lowest as the lowest."""
+
+    def __init__(self, values: Array) -> None:
+        self.fitted = warp(values)
+        self._values, first = np.unique(values, return_index=True)
+        self._warped = self.fitted[first]
+        self.highest = float(self._values[-1])
+        reach = float(np.ptp(_half_rank(values)))
+        self._slope = (_LOG_BASE - 1) / np.log(_LOG_BASE) / reach if reach > 0 else 0.0
+
+    def warped(self, values: Array) -> Array:
+        above = self._slope * np.maximum(values - self.highest, 0.0)
+        return np.asarray(np.interp(values, self._values, self._warped) + above)
+
+    def natural(self, warped: Array) -> Array:
+        """The inverse, never above the highest value."""
+        return np.asarray(np.interp(warped, self._warped, self._values))

@@ -188,6 +188,9 @@ class Study:
     projected ones at the values the projection realised. It must stay in the space, keep the identity
     (``identity(canonical(p)) == identity(p)``) and be idempotent. With it the optimizer models candidates
     instead of the many latent points behind each, and suggests canonical points. It need not be complete.
+
+    ``divisor`` tells, of one maximised objective that is a total under a ceiling divided by a positive number
+    known beforehand, that number: of goodput per GPU of an offered load, the GPUs. None: no such structure.
     """
 
     parameters: tuple[Parameter, ...]
@@ -195,6 +198,7 @@ class Study:
     seed: int
     identity: Callable[[Values], str] | None = None
     canonical: Callable[[Values], Values] | None = None
+    divisor: Callable[[Values], float] | None = None
 
     def __post_init__(self) -> None:
         names = [p.name for p in self.parameters]
@@ -202,5 +206,7 @@ class Study:
             raise ValueError(f"duplicate parameter names: {names}")
         if not self.objectives or len({o.name for o in self.objectives}) != len(self.objectives):
             raise ValueError(f"a study needs one or more distinct objectives: {self.objectives}")
+        if self.divisor is not None and (len(self.objectives) > 1 or not self.objectives[0].maximize):
+            raise ValueError("a divisor needs one maximised objective")
         if self.seed < 0:
             raise ValueError(f"the seed must not be negative: {self.seed}")

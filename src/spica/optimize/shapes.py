@@ -28,9 +28,11 @@ class ShapeWalk:
         self._space = space
         self._columns = space.columns(Influence.SHAPE)
 
-    def step(self, past: History, also: Rows, parent: Rows, rng: np.random.Generator) -> Rows | None:
-        """``parent`` with the nearest shape that neither the past nor ``also`` has; None when none was found,
-        or when the study has no shapes."""
+    def step(
+        self, past: History, also: Rows, parent: Rows, rng: np.random.Generator, furthest: float = np.inf
+    ) -> Rows | None:
+        """``parent`` with the nearest shape that neither the past nor ``also`` has, and a divisor of at most
+        ``furthest``; None when none was found, or when the study has no shapes."""
         if not len(self._columns):
             return None
         asked = past.rows(range(past.asked_count))
@@ -38,6 +40,7 @@ class ShapeWalk:
         varied = np.unique(self._varied(parent, rng), axis=0)
         fresh = {row.tobytes(): row for row in map(self._space.canonical, varied)}
         rows = np.array([row for row in fresh.values() if self._shape(row) not in taken])
+        rows = rows[self._space.divisors(rows) <= furthest]
         if not len(rows):
             return None
         place = embedding(self._space, self._with_knobs_of(parent, rows))

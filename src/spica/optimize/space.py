@@ -63,6 +63,7 @@ class Space:
         # Projections cost more than anything else here, and neighbourhoods are visited again and again.
         self._canonical: dict[bytes, Rows] = {}
         self._keys: dict[bytes, str] = {}
+        self._divisors: dict[bytes, float] = {}
         self._tables = {
             i: _positions(p)
             for i, p in enumerate(self.parameters)
@@ -160,6 +161,19 @@ class Space:
             identity = self._study.identity
             self._keys[point] = repr(values) if identity is None else identity(values)
         return self._keys[point]
+
+    def divisors(self, rows: Rows) -> NDArray[np.float64]:
+        """What the values of rows ``(n, width)`` are divided by, 1 where the study does not say. Shape
+        ``(n,)``."""
+        divisor = self._study.divisor
+        if divisor is None:
+            return np.ones(len(rows))
+        if len(self._divisors) >= _REMEMBERED:
+            self._divisors.clear()
+        for row in rows:
+            if row.tobytes() not in self._divisors:
+                self._divisors[row.tobytes()] = divisor(self.decode(row))
+        return np.array([self._divisors[row.tobytes()] for row in rows])
 
     @cached_property
     def _growth(self) -> NDArray[np.float64]:

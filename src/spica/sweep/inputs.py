@@ -36,7 +36,8 @@ class SearchBranch(Protocol):
     """One deployment mode: a flat study space, and what its points decode to. All pure.
 
     ``decode(p).key == identity(p)``: candidates with equal keys are measured once. Keys of different branches
-    differ.
+    differ. ``gpus``: how many a candidate starts with. ``offered_load``: none scales, and requests arrive at
+    their own times.
     """
 
     @property
@@ -47,6 +48,9 @@ class SearchBranch(Protocol):
     def decode(self, values: Values) -> Decoded: ...
     def identity(self, values: Values) -> str: ...
     def canonical(self, values: Values) -> Values: ...
+    def gpus(self, values: Values) -> int: ...
+    @property
+    def offered_load(self) -> bool: ...
     def traffic(self, sample: Sample) -> Traffic: ...
 
 
@@ -100,10 +104,15 @@ class SweepInputs:
         return ReplayPlan(sample, branch.traffic(sample), self.planner_target, sla, seed)
 
     def study(self, branch: SearchBranch) -> Study:
-        return Study(
-            branch.parameters,
-            self.scoring.objectives,
-            self.options.seed,
-            identity=branch.identity,
-            canonical=branch.canonical,
-        )
+        return study_of(branch, self.scoring, self.options.seed)
+
+
+def study_of(branch: SearchBranch, scoring: Scoring, seed: int) -> Study:
+    return Study(
+        branch.parameters,
+        scoring.objectives,
+        seed,
+        identity=branch.identity,
+        canonical=branch.canonical,
+        divisor=branch.gpus if branch.offered_load and scoring.is_per_gpu else None,
+    )

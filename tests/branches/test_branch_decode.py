@@ -126,7 +126,7 @@ def test_the_canonical_point_stands_for_the_same_candidate(
 def test_a_load_is_offered_when_requests_do_not_wait_and_nothing_scales(
     space: dict[str, object], workload: dict[str, object], offered: bool
 ) -> None:
-    goals = [
+    goals: list[dict[str, object]] = [
         {"target": "goodput_per_gpu", "sla": {"ttft_ms": 500, "itl_ms": 30}},
         {"target": "throughput_per_gpu"},
     ]

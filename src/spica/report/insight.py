@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spica.report.data import Leader, RunReport
-from spica.report.numbers import candidate_text, number, policy_text, values_text
+from spica.report.numbers import candidate_text, in_sla, number, percent, policy_text, values_text
 
 #: Settings that say the same as others, or follow from them.
 DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
@@ -16,6 +16,9 @@ DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
 
 #: What ended a sweep early, in words.
 _STOPS = {"interrupted": "the sweep was interrupted", "max_minutes": "the time was up"}
+
+#: With a smaller share of requests within the SLA a deployment does not carry its load.
+_CARRIES = 0.9
 
 #: More changed settings than this are not listed one by one.
 MOST_CHANGES = 5
@@ -128,8 +131,18 @@ def why_best(report: RunReport) -> tuple[str, ...]:
                 f"the best {alternative.config['deployment_mode']} candidate reaches "
                 f"{values_text(alternative.values, report.objectives)} ({candidate_text(alternative.config)})"
             )
+    if report.scoring.sla is not None and not report.scoring.is_pareto:
+        lines += _late(best)
     lines += [f"confirmation: {text}" for text in report.extras.comparisons[:2]]
     return tuple(lines)
+
+
+def _late(best: Leader) -> list[str]:
+    """A deployment that is late with many requests may still be the best of its menu."""
+    share = in_sla(best.metrics)
+    if share is None or share >= _CARRIES:
+        return []
+    return [f"only {percent(share)} of its requests met the SLA: it does not carry this load in time"]
 
 
 def _lead(best: Leader, second: Leader, report: RunReport) -> str:

@@ -190,7 +190,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
         prepared = _enumerated(source, folder, jobs, observer)
         # The optimizer is imported while the workers show what works.
-        stack.enter_context(_warming_up(_inputs(source, prepared, options)))
+        searched = stack.enter_context(_warming_up(_inputs(source, prepared, options)))
         prepared = _preflighted(source, options, prepared, evaluator, observer)
         plan = prepared.plan
         inputs = _inputs(source, prepared, options)
@@ -215,6 +215,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
             stop=stop,
             began=began,
         )
+        searched.set()
         evaluator.close(kill=True)
         # Still under the lock, and with interrupts deferred: the results so far are always written.
         with writing_in(folder):
@@ -402,27 +403,35 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
 
 
 @contextmanager
-def _warming_up(inputs: SweepInputs) -> Iterator[None]:
+def _warming_up(inputs: SweepInputs) -> Iterator[threading.Event]:
     """Compile the optimizer's model, unless the sweep is too short to use one, and import what the reports
     need; in the background, and one after the other: both import much of the same.
 
     Not in a daemon thread: the interpreter must not be taken down while the compiler runs, so a script's end
     waits for what is being compiled. The command line does not, see ``spica.commands.guard.leave``.
+
+    Yields what is to be set when the search is over.
     """
     sweep = inputs.options
     compiles = sweep.max_rounds * sweep.candidates_per_round > SEEDS
     over = threading.Event()
 
     def work() -> None:
-        for branch in inputs.branches if compiles else ():
+        try:
+            for branch in inputs.branches if compiles else ():
+                if not over.is_set():
+                    warm_up(inputs.study(branch))
             if not over.is_set():
-                warm_up(inputs.study(branch))
-        if not over.is_set():
-            preload()
+                preload()
+        except ImportError:
+            # After an interruption the end imports what reports need, and two threads that import the same
+            # may find a module half made. Then nobody needs what this one was making.
+            if not over.is_set():
+                raise
 
     threading.Thread(target=work, name="spica-warm-up").start()
     try:
-        yield
+        yield over
     finally:
         over.set()
 

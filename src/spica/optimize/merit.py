@@ -1,4 +1,4 @@
-"""What the model is fitted to for a goal, and how much is expected of a point by its outlook."""
+"""What the model is fitted to for a goal, and how much is expected of a point."""
 
 from __future__ import annotations
 

@@ -108,6 +108,7 @@ class SweepInputs:
 
 
 def study_of(branch: SearchBranch, scoring: Scoring, seed: int) -> Study:
+    """The study of a branch for a goal, with a divisor where values are shares of a load per GPU."""
     return Study(
         branch.parameters,
         scoring.objectives,

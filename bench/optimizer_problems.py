@@ -283,7 +283,7 @@ def synthetic() -> tuple[Problem, ...]:
 
 def measured(name: str) -> Problem:
     """A problem whose every candidate was measured by the real replay (``bench/truth_table.py``)."""
-    from spica.prepare import scoring_of_goal
+    from spica.sweep.prepare import scoring_of_goal
     from truth_table import TRUTH, load_problem
 
     problem = load_problem(name)

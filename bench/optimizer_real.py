@@ -25,14 +25,14 @@ from optimizer_problems import Labels, Problem
 from spica.branches import Branch
 from spica.config import SmartSearchConfig
 from spica.config.load import dump_resolved, load_config
+from spica.deployment.sample import Sample
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import Outcome, ReplayPlan, Sla, TrialResult
 from spica.evaluate.reasons import DIED_PREFIX, STACK_PREFIX
 from spica.evaluate.slim_tables import TablesRequest
 from spica.optimize.protocol import Values
-from spica.prepare import Prepared, prepare, probes, scoring_of_goal
-from spica.sample import Sample
 from spica.sweep.inputs import study_of
+from spica.sweep.prepare import Prepared, prepare, probes, scoring_of_goal
 from spica.versions import stack_versions
 
 LARGE = Path(__file__).parent / "large"

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from spica import Candidate, SweepResult, run_smart_search
 from spica.facts import resolve_backend_version
-from spica.ranking import hypervolume
+from spica.goals.ranking import hypervolume
 from spica.sweep.events import Silent
 
 RESULTS = Path(__file__).parent / "results"

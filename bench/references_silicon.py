@@ -32,7 +32,7 @@ from pathlib import Path
 from spica import InputError, SpicaError, run_smart_search
 from spica.errors import Problem
 from spica.facts import model_facts, resolve_backend_version
-from spica.knobs import KNOBS
+from spica.knobs.table import KNOBS
 from spica.sweep.events import Silent
 
 RESULTS = Path(__file__).parent / "results"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from spica.optimize import make_optimizer
 from spica.optimize.protocol import Observation, Suggestion
-from spica.prepare import scoring_of_goal
 from spica.sweep.inputs import study_of
+from spica.sweep.prepare import scoring_of_goal
 from truth_table import TRUTH, Problem, load_problem
 
 RESULTS = Path(__file__).parent / "results"

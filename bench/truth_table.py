@@ -20,7 +20,7 @@ from spica.config.load import load_config
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import Outcome, ReplayPlan, Sla
 from spica.optimize.protocol import FloatParameter, Value, Values
-from spica.prepare import Prepared, prepare, scoring_of_goal
+from spica.sweep.prepare import Prepared, prepare, scoring_of_goal
 
 TRUTH = Path(__file__).parent / "truth"
 

@@ -42,7 +42,7 @@ def test_each_name_is_there() -> None:
 
 
 def test_a_function_is_not_hidden_by_its_module() -> None:
-    code = "import spica.ranking, spica.api, spica; assert callable(spica.rank), spica.rank"
+    code = "import spica.goals.ranking, spica.api, spica; assert callable(spica.rank), spica.rank"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -14,7 +14,7 @@ import pytest
 from spica.config.load import config_from_mapping
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import Metrics, ReplayPlan
-from spica.prepare import prepare
+from spica.sweep.prepare import prepare
 
 pytestmark = pytest.mark.real
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from spica.branches import Branch, BranchPlan, build_branches
     from spica.config import Goal, OptimizationTarget, SearchSpace, SmartSearchConfig, SweepOptions, Workload
     from spica.config.load import config_from_mapping, load_config
+    from spica.deployment.pool import parallel_configs_for
+    from spica.deployment.projection import ParallelConfigProjector
+    from spica.deployment.shapes import ParallelShape
     from spica.errors import (
         ConfigError,
         InputError,
@@ -33,15 +36,12 @@ if TYPE_CHECKING:
         TraceError,
     )
     from spica.facts import feasible_shape_tokens
-    from spica.parallel.pool import parallel_configs_for
-    from spica.parallel.projection import ParallelConfigProjector
-    from spica.parallel.shapes import ParallelShape
+    from spica.goals.ranking import pareto_front, rank
     from spica.planner.filters import filter_scaling_policies
     from spica.planner.predictor_sweep import sweep_load_predictor
     from spica.planner.predictors import LOAD_PREDICTOR_PRESETS
     from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES
-    from spica.ranking import pareto_front, rank
-    from spica.results import Candidate, SweepResult
+    from spica.record.results import Candidate, SweepResult
 
 _HOMES = {
     "spica.api": ("run_smart_search",),
@@ -68,15 +68,15 @@ _HOMES = {
         "TraceError",
     ),
     "spica.facts": ("feasible_shape_tokens",),
-    "spica.parallel.pool": ("parallel_configs_for",),
-    "spica.parallel.projection": ("ParallelConfigProjector",),
-    "spica.parallel.shapes": ("ParallelShape",),
+    "spica.deployment.pool": ("parallel_configs_for",),
+    "spica.deployment.projection": ("ParallelConfigProjector",),
+    "spica.deployment.shapes": ("ParallelShape",),
     "spica.planner.filters": ("filter_scaling_policies",),
     "spica.planner.predictor_sweep": ("sweep_load_predictor",),
     "spica.planner.predictors": ("LOAD_PREDICTOR_PRESETS",),
     "spica.planner.presets": ("FPM_SAMPLING", "LOAD_SENSITIVITY", "SCALING_POLICIES"),
-    "spica.ranking": ("pareto_front", "rank"),
-    "spica.results": ("Candidate", "SweepResult"),
+    "spica.goals.ranking": ("pareto_front", "rank"),
+    "spica.record.results": ("Candidate", "SweepResult"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -19,18 +19,11 @@ from spica.errors import ConfigError, InputError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
-from spica.finished import has_ended, result_again, same_space
-from spica.ledger import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
 from spica.optimize import make_optimizer, warm_up
 from spica.optimize.protocol import SEEDS
-from spica.options import RunOptions as RunOptions
-from spica.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
-from spica.report.collect import SUMMARY_FILE, collect
-from spica.report.data import RunReport
-from spica.report.manifests import DeployContext
-from spica.report.write import preload, write_reports
-from spica.results import SweepResult
-from spica.runfolder import (
+from spica.record import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
+from spica.record.results import SweepResult
+from spica.record.runfolder import (
     CONFIG_FILE,
     RunFolder,
     default_folder,
@@ -39,7 +32,11 @@ from spica.runfolder import (
     write_summary,
     write_text,
 )
-from spica.scratch import scratch_folder
+from spica.report.collect import SUMMARY_FILE, collect
+from spica.report.data import RunReport
+from spica.report.write import preload, write_reports
+from spica.ship.manifests import DeployContext
+from spica.storage.scratch import scratch_folder
 from spica.sweep import (
     ConfirmOptions,
     StopFlag,
@@ -51,7 +48,10 @@ from spica.sweep import (
     terminate_as_interrupt,
 )
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
-from spica.traces.shards import trace_files
+from spica.sweep.finished import has_ended, result_again, same_space
+from spica.sweep.options import RunOptions as RunOptions
+from spica.sweep.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
+from spica.traffic.shards import trace_files
 from spica.versions import stack_versions
 
 _TABLES_SECONDS: Final = 1.0

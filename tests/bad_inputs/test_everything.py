@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from spica.cli import main
-from spica.ledger import LEDGER_FILE, LOCK_FILE, Ledger, RunIdentity
+from spica.record import LEDGER_FILE, LOCK_FILE, Ledger, RunIdentity
 
 HERE = Path(__file__).parent
 GOOD_CONFIG = """\

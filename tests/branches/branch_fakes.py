@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from spica.branches import Branch, BranchPlan, Components, build_branches
 from spica.config import SmartSearchConfig
+from spica.deployment.pool import BackendFacts, PoolRequest
+from spica.deployment.shapes import ParallelShape
 from spica.errors import NoPerfDatabase, Problem
 from spica.facts import FeasibilityQuery, KvCapacity, KvQuery, ModelFacts, ShapeFeasibility, SkuFacts
 from spica.optimize.protocol import FloatParameter, Value
-from spica.parallel.pool import BackendFacts, PoolRequest
-from spica.parallel.shapes import ParallelShape
 
 ALL_PAIRS = frozenset((b, m) for b in ("vllm", "sglang", "trtllm") for m in ("agg", "disagg"))
 CONTEXT = 40_000

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spica.branches.capacity import Capacity, KvBook
-from spica.canonical import Menu
-from spica.evaluate.protocol import PlannerTarget
-from spica.parallel.pool import BackendFacts
-from spica.parallel.shapes import AggConfig, DisaggConfig, ParallelShape, Role, WorkerGroup
-from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES
-from spica.sample import (
+from spica.deployment.canonical import Menu
+from spica.deployment.pool import BackendFacts
+from spica.deployment.sample import (
     Backend,
     Deployment,
     EngineSettings,
@@ -21,6 +18,9 @@ from spica.sample import (
     Sample,
     ScalingSettings,
 )
+from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelShape, Role, WorkerGroup
+from spica.evaluate.protocol import PlannerTarget
+from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES
 
 VERSIONS: Mapping[Backend, str] = {"vllm": "0.24.0", "sglang": "0.5.14", "trtllm": "1.3.0rc20"}
 DENSE = "Qwen/Qwen3-32B"

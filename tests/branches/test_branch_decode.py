@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from spica.branches import Branch
 from spica.config import SmartSearchConfig
+from spica.goals.score import Scoring
 from spica.optimize.protocol import FloatParameter, Value
-from spica.prepare import scoring_of_goal
-from spica.score import Scoring
 from spica.sweep.inputs import study_of
+from spica.sweep.prepare import scoring_of_goal
 
 OFFLOAD = {"num_g2_blocks": 10, "kv_bytes_per_token": 1024}
 SPACES = {

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from canonical_cases import DEP2, ROUTER, Case, menu, scaling
 
-from spica.canonical import canonicalize
+from spica.deployment.canonical import canonicalize
+from spica.deployment.sample import Backend, KvRouterSettings
 from spica.evaluate.protocol import (
     Metrics,
     PlannerTarget,
@@ -23,7 +24,6 @@ from spica.evaluate.protocol import (
 )
 from spica.evaluate.replay import run_replay
 from spica.facts import kv_capacity
-from spica.sample import Backend, KvRouterSettings
 
 pytestmark = pytest.mark.real
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spica.config.load import config_from_mapping
-from spica.prepare import prepare
+from spica.sweep.prepare import prepare
 
 pytestmark = pytest.mark.real
 

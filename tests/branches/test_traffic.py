@@ -6,8 +6,8 @@ import pytest
 from branch_fakes import config
 
 from spica.evaluate.protocol import SyntheticTraffic, TraceTraffic
-from spica.traces.model import Request, Trace
-from spica.traffic import PreparedTrace, num_requests, prepared_trace, traffic_for
+from spica.traffic.model import Request, Trace
+from spica.traffic.replayed import PreparedTrace, num_requests, prepared_trace, traffic_for
 
 
 @pytest.mark.parametrize(

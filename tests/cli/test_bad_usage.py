@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import SMALL, Spica
 
-from spica.ledger import LEDGER_FILE, Ledger, RunIdentity
+from spica.record import LEDGER_FILE, Ledger, RunIdentity
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from commands import SMALL, Spica
 
-from spica.traces.synth import SynthSpec, synth_kind, synthesize
-from spica.traces.write import write_mooncake
+from spica.traffic.synth import SynthSpec, synth_kind, synthesize
+from spica.traffic.write import write_mooncake
 
 pytestmark = pytest.mark.real
 
@@ -58,7 +58,7 @@ def test_script_without_a_guard_runs_once(trace: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from spica import sweep_load_predictor\n"
-        "from spica.traces.read import read_trace\n"
+        "from spica.traffic.read import read_trace\n"
         "print('started')\n"
         f"found = sweep_load_predictor(read_trace({str(trace)!r}), ['constant_last'], [180], jobs=1)\n"
         "print(found.table()[0].loss < 10)\n"

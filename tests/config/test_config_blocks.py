@@ -20,8 +20,8 @@ from spica.config import (
     WorkloadShape,
 )
 from spica.config.load import config_from_mapping
+from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelShape, WorkerGroup
 from spica.errors import ConfigError
-from spica.parallel.shapes import AggConfig, DisaggConfig, ParallelShape, WorkerGroup
 from spica.planner.presets import SCALING_POLICIES
 
 SPACE = {"model_name": "Qwen/Qwen3-32B", "hardware_sku": "h200_sxm"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spica.config.load import LoadedConfig, load_config
-from spica.parallel.shapes import AggConfig, DisaggConfig
+from spica.deployment.shapes import AggConfig, DisaggConfig
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.yaml"))

@@ -13,7 +13,7 @@ from spica.config import ConfigWarning, SmartSearchConfig
 from spica.config.load import config_from_mapping, dump_resolved, dump_yaml
 from spica.config.yaml_tree import parse
 from spica.errors import ConfigError
-from spica.knobs import SEARCH_CHOICES
+from spica.knobs.table import SEARCH_CHOICES
 
 SPACE = {"model_name": "m", "hardware_sku": "s"}
 LOAD = {"isl": 30, "osl": 3, "num_request_ratio": 4, "concurrency": 2}

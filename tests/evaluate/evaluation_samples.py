@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spica.evaluate.protocol import PlannerTarget, ReplayPlan, Sla, SyntheticTraffic, Traffic
-from spica.parallel.shapes import AggConfig, DisaggConfig, ParallelShape, Role, WorkerGroup
-from spica.sample import (
+from spica.deployment.sample import (
     Backend,
     Deployment,
     EngineSettings,
@@ -16,6 +14,8 @@ from spica.sample import (
     Sample,
     ScalingSettings,
 )
+from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelShape, Role, WorkerGroup
+from spica.evaluate.protocol import PlannerTarget, ReplayPlan, Sla, SyntheticTraffic, Traffic
 
 VERSIONS: dict[Backend, str] = {"vllm": "0.24.0", "sglang": "0.5.14", "trtllm": "1.3.0rc20"}
 DENSE = "Qwen/Qwen3-32B"

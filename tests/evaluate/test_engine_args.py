@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from evaluation_samples import MOE, Make
 
+from spica.deployment.sample import EngineSettings, KvManager
+from spica.deployment.shapes import ParallelShape
 from spica.evaluate.engine_args import engine_args, ignored_settings, unsupported_reason
-from spica.parallel.shapes import ParallelShape
-from spica.sample import EngineSettings, KvManager
 
 OFFLOAD = KvManager(2000, 262144, 50.0, 40.0)
 

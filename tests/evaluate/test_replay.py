@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from evaluation_samples import CLOSED, ENGINE, LOAD, MOE, ROUTER, Make
 
+from spica.deployment.sample import Backend, EngineSettings, KvManager
+from spica.deployment.shapes import ParallelShape
 from spica.evaluate.bounds import Limits
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import (
@@ -24,9 +26,7 @@ from spica.evaluate.protocol import (
 )
 from spica.evaluate.replay import ReplayOptions, requests_sent, run_replay
 from spica.evaluate.timeline import worker_seconds
-from spica.parallel.shapes import ParallelShape
-from spica.sample import Backend, EngineSettings, KvManager
-from spica.score import value
+from spica.goals.score import value
 
 pytestmark = pytest.mark.real
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from evaluation_samples import CLOSED, LOAD, MOE, ROUTER, VERSIONS, Make
 
+from spica.deployment.shapes import ParallelShape
 from spica.evaluate import proven
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import Metrics, Outcome, ReplayPlan, SyntheticTraffic, TrialResult
@@ -24,7 +25,6 @@ from spica.evaluate.slim_tables import (
     prepare_systems,
     proof_key,
 )
-from spica.parallel.shapes import ParallelShape
 
 SMALL = SyntheticTraffic(isl=500, osl=20, num_requests=16, concurrency=4)
 MOE_REQUEST = TablesRequest(MOE, "h200_sxm", (("vllm", VERSIONS["vllm"]),))

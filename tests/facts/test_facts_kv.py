@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from spica import remembered
+from spica.deployment.shapes import ParallelShape
 from spica.errors import StackError
 from spica.facts import (
     FeasibilityQuery,
@@ -19,7 +19,7 @@ from spica.facts import (
     kv_capacity,
     resolve_backend_version,
 )
-from spica.parallel.shapes import ParallelShape
+from spica.storage import remembered
 
 pytestmark = pytest.mark.real
 

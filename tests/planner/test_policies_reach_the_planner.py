@@ -10,7 +10,7 @@ import pytest
 from spica.config.load import config_from_mapping
 from spica.evaluate.planner_config import planner_config
 from spica.evaluate.protocol import Sla
-from spica.prepare import prepare
+from spica.sweep.prepare import prepare
 
 pytestmark = pytest.mark.real
 

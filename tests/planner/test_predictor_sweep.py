@@ -9,7 +9,6 @@ from math import log
 import pytest
 
 from spica.errors import ConfigError
-from spica.planner.predictor_plot import predictor_plot
 from spica.planner.predictor_sweep import (
     BASELINE,
     PredictorSweepResult,
@@ -20,9 +19,10 @@ from spica.planner.predictor_sweep import (
 )
 from spica.planner.predictor_worker import Forecasts, TrafficWindow
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS, PredictorSpec
-from spica.traces.model import Request, Trace
-from spica.traces.synth import SynthSpec, synthesize
-from spica.traces.transform import Cut, cut_trace
+from spica.report.predictor_page import predictor_plot
+from spica.traffic.model import Request, Trace
+from spica.traffic.synth import SynthSpec, synthesize
+from spica.traffic.transform import Cut, cut_trace
 
 ARIMA = LOAD_PREDICTOR_PRESETS["arima_raw"]
 KALMAN = LOAD_PREDICTOR_PRESETS["kalman_default_raw"]

@@ -10,10 +10,10 @@ import pytest
 from spica.config.load import config_from_mapping
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.protocol import Metrics, ReplayPlan, Sla
-from spica.prepare import prepare
-from spica.score import avg_gpu, value
-from spica.traces.synth import SynthSpec, synthesize
-from spica.traces.write import write_mooncake
+from spica.goals.score import avg_gpu, value
+from spica.sweep.prepare import prepare
+from spica.traffic.synth import SynthSpec, synthesize
+from spica.traffic.write import write_mooncake
 
 SLA = Sla(ttft_ms=2000.0, itl_ms=60.0)
 #: Fifteen minutes instead of a day, so all of the planner's times are short too.

@@ -6,10 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spica.evaluate.protocol import Metrics, Outcome, TrialResult
-from spica.ledger import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
-from spica.parallel.shapes import AggConfig, DisaggConfig, ParallelConfig, ParallelShape, Role, WorkerGroup
-from spica.sample import (
+from spica.deployment.sample import (
     Backend,
     Deployment,
     EngineSettings,
@@ -20,6 +17,9 @@ from spica.sample import (
     Sample,
     ScalingSettings,
 )
+from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelConfig, ParallelShape, Role, WorkerGroup
+from spica.evaluate.protocol import Metrics, Outcome, TrialResult
+from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 
 CONFIG_TEXT = """\
 search_space:

@@ -13,7 +13,7 @@ from made_run import agg, disagg, feasible, identity, metrics, sample, small_run
 
 from spica.errors import LedgerError
 from spica.evaluate.protocol import Outcome, ReplicaCount, TrialResult
-from spica.ledger import Ledger, TrialRecord
+from spica.record import Ledger, TrialRecord
 from spica.report.charts import workers_chart
 from spica.report.collect import SPACE_FILE, SUMMARY_FILE, collect
 from spica.report.html import report_html

@@ -13,6 +13,7 @@ import pytest
 from made_run import agg, counted, disagg, feasible, identity, metrics, sample, small_run, write_run
 from rich.console import Console
 
+from spica.deployment.sample import FlatConfig, KvLoad
 from spica.evaluate.protocol import Outcome, Sla, TrialResult
 from spica.report.charts import safe_json
 from spica.report.collect import collect
@@ -29,7 +30,6 @@ from spica.report.numbers import (
     sla_text,
 )
 from spica.report.terminal import result_view
-from spica.sample import FlatConfig, KvLoad
 
 GOLDEN = Path(__file__).parent / "golden"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"

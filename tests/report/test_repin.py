@@ -10,8 +10,8 @@ from made_run import agg, disagg, sample
 
 from spica.branches import build_branches
 from spica.config.load import config_from_mapping, dump_resolved, load_config
-from spica.report.repin import repin_text, repinned
-from spica.sample import Sample
+from spica.deployment.sample import Sample
+from spica.ship.repin import repin_text, repinned
 
 ORIGINAL: dict[str, dict[str, object]] = {
     "search_space": {

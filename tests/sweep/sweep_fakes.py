@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
+from spica.deployment.sample import Deployment, EngineSettings, KvManager, PlannerSettings, RouterMode, Sample
+from spica.deployment.shapes import AggConfig, DisaggConfig, Mode, ParallelConfig, ParallelShape, WorkerGroup
 from spica.errors import SpicaError
 from spica.evaluate.protocol import Metrics, Outcome, ReplayPlan, SyntheticTraffic, TrialResult
-from spica.ledger import Ledger, RunIdentity
+from spica.goals.score import Scoring
 from spica.optimize.history import AskTell, History
 from spica.optimize.protocol import CategoricalParameter, DiscreteParameter, Parameter, Study, Value, Values
 from spica.optimize.sampling import fresh_or_repeated, uniform
 from spica.optimize.space import Rows
-from spica.parallel.shapes import AggConfig, DisaggConfig, Mode, ParallelConfig, ParallelShape, WorkerGroup
-from spica.results import SweepResult
-from spica.sample import Deployment, EngineSettings, KvManager, PlannerSettings, RouterMode, Sample
-from spica.score import Scoring
+from spica.record import Ledger, RunIdentity
+from spica.record.results import SweepResult
 from spica.sweep import SearchBranch, StopFlag, SweepInputs, SweepOptions, run_sweep
 from spica.sweep.events import SweepObserver
 from spica.sweep.inputs import OptimizerFactory

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from spica.errors import InputError, LedgerError
-from spica.ledger import LOCK_FILE, Ledger, RunIdentity, RunLock
-from spica.runfolder import new_folder
+from spica.record import LOCK_FILE, Ledger, RunIdentity, RunLock
+from spica.record.runfolder import new_folder
 
 IDENTITY = RunIdentity("", "{}", 1, {})
 _HOLDER = """
 import sys
 from pathlib import Path
-from spica.runfolder import new_folder
+from spica.record.runfolder import new_folder
 try:
     with new_folder(Path(sys.argv[1])) as owned:
         (owned.path / "trace.jsonl").write_text("mine")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from sweep_fakes import FakeBranch, FakeEvaluator, Setup, fine, metrics_of
 
+from spica.deployment.sample import Sample
 from spica.evaluate.protocol import Metrics, Outcome, TrialResult
-from spica.sample import Sample
-from spica.score import Scoring
+from spica.goals.score import Scoring
 from spica.sweep.budget import Standing, behind, next_branch, opening_rounds
 
 UP = (True,)

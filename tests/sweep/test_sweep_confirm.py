@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from sweep_fakes import FakeBranch, FakeEvaluator, Setup, make_sample, throughput
 
+from spica.deployment.sample import Sample
 from spica.evaluate.protocol import Metrics, Outcome, TrialResult
-from spica.results import Spread
-from spica.sample import Sample
-from spica.score import Scoring
+from spica.goals.score import Scoring
+from spica.record.results import Spread
 from spica.sweep import ConfirmOptions
 from spica.sweep.confirm import equal_means_p
 

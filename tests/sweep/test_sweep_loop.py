@@ -17,14 +17,14 @@ from sweep_fakes import (
     throughput,
 )
 
+from spica.deployment.sample import Sample
+from spica.deployment.shapes import Mode
 from spica.evaluate.protocol import Metrics, Outcome, TrialResult
-from spica.ledger import Ledger
+from spica.goals.ranking import hypervolume
+from spica.goals.score import Scoring
 from spica.optimize.protocol import DiscreteParameter
 from spica.optimize.sampling import QuasiRandomOptimizer
-from spica.parallel.shapes import Mode
-from spica.ranking import hypervolume
-from spica.sample import Sample
-from spica.score import Scoring
+from spica.record import Ledger
 from spica.sweep import ConfirmOptions, run_sweep
 from spica.sweep.events import (
     BestImproved,

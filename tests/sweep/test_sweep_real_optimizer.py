@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sweep_fakes import FakeBranch, FakeEvaluator, Setup
 
-from spica.ledger import Ledger
 from spica.optimize import DiscreteParameter, make_optimizer
+from spica.record import Ledger
 from spica.sweep import StopFlag
 from spica.sweep.events import BranchStopped, SweepEvent, TrialFinished
 

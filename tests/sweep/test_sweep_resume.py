@@ -24,14 +24,14 @@ from sweep_fakes import (
     wait_until,
 )
 
+from spica.deployment.sample import Sample
+from spica.deployment.shapes import Mode
 from spica.errors import LedgerError, SweepInterrupted
 from spica.evaluate.protocol import TrialResult
-from spica.ledger import Ledger
+from spica.goals.score import Scoring
 from spica.optimize.protocol import Study, Values
-from spica.parallel.shapes import Mode
-from spica.results import SweepResult
-from spica.sample import Sample
-from spica.score import Scoring
+from spica.record import Ledger
+from spica.record.results import SweepResult
 from spica.sweep import ConfirmOptions, StopFlag, raise_if_interrupted, stop_on_interrupt
 from spica.sweep.events import PhaseChanged, SweepEvent, TrialFinished
 
@@ -252,7 +252,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from sweep_fakes import IDENTITY, FakeEvaluator, Setup
-from spica.ledger import Ledger, LEDGER_FILE
+from spica.record import Ledger, LEDGER_FILE
 from spica.sweep import StopFlag, stop_on_interrupt
 from spica.sweep.events import TrialFinished
 

@@ -7,13 +7,13 @@ from typing import Final
 
 from spica.branches.decode import SampleMaker
 from spica.branches.model import BackendSummary, Decoded, Dimension, dimension
-from spica.canonical import Canonical, Menu, canonicalize
+from spica.deployment.canonical import Canonical, Menu, canonicalize
+from spica.deployment.pool import ConfigPool
+from spica.deployment.projection import Projection
+from spica.deployment.sample import Sample
+from spica.deployment.shapes import Mode
 from spica.evaluate.protocol import PlannerTarget, Traffic
 from spica.optimize.protocol import CategoricalParameter, Parameter, Value, Values
-from spica.parallel.pool import ConfigPool
-from spica.parallel.projection import Projection
-from spica.parallel.shapes import Mode
-from spica.sample import Sample
 
 #: The traffic of a sample with that concurrency (None: the workload's own).
 TrafficOf = Callable[[int | None], Traffic]

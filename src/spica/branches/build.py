@@ -20,15 +20,15 @@ from spica.branches.knobs import ROLES, BranchKnobs, branch_knobs, dead_knobs
 from spica.branches.model import BackendSummary, Dropped, RejectedPool
 from spica.branches.pools import Components, ModePools, RunnerPairs, nothing_viable, pools_of_mode
 from spica.config import SearchSpace, SmartSearchConfig, Workload
+from spica.deployment.pool import union_of
+from spica.deployment.projection import ParallelConfigProjector
+from spica.deployment.sample import Deployment, KvManager, PredictorSettings
+from spica.deployment.shapes import Mode, Role
 from spica.errors import NoPerfDatabase, Problem
 from spica.evaluate.engine_args import ignored_settings
 from spica.evaluate.protocol import PlannerTarget, Traffic
 from spica.facts import ModelFacts
-from spica.parallel.pool import union_of
-from spica.parallel.projection import ParallelConfigProjector
-from spica.parallel.shapes import Mode, Role
-from spica.sample import Deployment, KvManager, PredictorSettings
-from spica.traffic import PreparedTrace, traffic_for
+from spica.traffic.replayed import PreparedTrace, traffic_for
 
 
 @dataclass(frozen=True, slots=True)

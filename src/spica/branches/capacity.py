@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from spica.deployment.pool import BackendFacts
+from spica.deployment.sample import EngineSettings, Sample
+from spica.deployment.shapes import ParallelConfig, Role
 from spica.evaluate.kv_load import RoleKv
 from spica.facts import KvCapacity, KvQuery
-from spica.parallel.pool import BackendFacts
-from spica.parallel.shapes import ParallelConfig, Role
-from spica.sample import EngineSettings, Sample
 
 Capacity = Callable[[KvQuery], KvCapacity]
 

@@ -8,13 +8,8 @@ from typing import Final, Literal, TypeVar, cast
 
 from spica.branches.capacity import KvBook
 from spica.branches.knobs import ROUTER_KNOBS, BranchKnobs, Composites, value_of
-from spica.evaluate.kv_load import kv_load
-from spica.optimize.protocol import Value, Values
-from spica.parallel.projection import ParallelConfigProjector, Projection
-from spica.parallel.shapes import ParallelConfig, Role
-from spica.planner.predictors import PredictorSpec
-from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy
-from spica.sample import (
+from spica.deployment.projection import ParallelConfigProjector, Projection
+from spica.deployment.sample import (
     Backend,
     Deployment,
     EngineSettings,
@@ -26,6 +21,11 @@ from spica.sample import (
     Sample,
     ScalingSettings,
 )
+from spica.deployment.shapes import ParallelConfig, Role
+from spica.evaluate.kv_load import kv_load
+from spica.optimize.protocol import Value, Values
+from spica.planner.predictors import PredictorSpec
+from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy
 
 Family = Literal["constant", "arima", "prophet", "kalman"]
 T = TypeVar("T", ScalingPolicy, FpmSampling, LoadSensitivity)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spica.branches.model import Dropped
-from spica.knobs import KNOBS, When
+from spica.deployment.features import geometric_centre
+from spica.deployment.shapes import Mode, Role
+from spica.knobs.table import KNOBS, When
 from spica.optimize.protocol import (
     CategoricalParameter,
     DiscreteParameter,
@@ -17,8 +19,6 @@ from spica.optimize.protocol import (
     Value,
     Values,
 )
-from spica.parallel.features import geometric_centre
-from spica.parallel.shapes import Mode, Role
 from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy
 
 if TYPE_CHECKING:

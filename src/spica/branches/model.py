@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from spica.deployment.pool import RejectedShape
+from spica.deployment.projection import Projection
+from spica.deployment.sample import Sample
+from spica.deployment.shapes import Mode
 from spica.optimize.protocol import CategoricalParameter, DiscreteParameter, FloatParameter, Parameter, Value
-from spica.parallel.pool import RejectedShape
-from spica.parallel.projection import Projection
-from spica.parallel.shapes import Mode
-from spica.sample import Sample
 
 DroppedKind = Literal["backend", "mode", "pair", "policy", "knob", "shape"]
 

@@ -9,6 +9,18 @@ from spica.branches.capacity import Capacity
 from spica.branches.knobs import ROLES
 from spica.branches.model import Dropped, RejectedPool
 from spica.config import SearchSpace
+from spica.deployment.pins import pinned_pools
+from spica.deployment.pool import (
+    BackendFacts,
+    BackendPool,
+    Feasibility,
+    NoViableShape,
+    PoolRequest,
+    RoleLimits,
+    backend_facts,
+    parallel_configs_for,
+)
+from spica.deployment.shapes import Mode
 from spica.errors import NoPerfDatabase, NoViableParallelConfig, SpicaError
 from spica.facts import (
     ModelFacts,
@@ -20,18 +32,6 @@ from spica.facts import (
     prefill_attention_format,
     sku_facts,
 )
-from spica.parallel.pins import pinned_pools
-from spica.parallel.pool import (
-    BackendFacts,
-    BackendPool,
-    Feasibility,
-    NoViableShape,
-    PoolRequest,
-    RoleLimits,
-    backend_facts,
-    parallel_configs_for,
-)
-from spica.parallel.shapes import Mode
 
 RunnerPairs = Collection[tuple[str, str]]
 

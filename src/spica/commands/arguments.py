@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from spica.cli import Loading
-from spica.options import naming_options, options_of
-from spica.traces.cli import app as trace_app
+from spica.commands.traces import app as trace_app
+from spica.sweep.options import naming_options, options_of
 
 app = typer.Typer(
     help="Which serving deployment should I run, for this model, on these GPUs, under this traffic?",

@@ -9,10 +9,10 @@ from rich.text import Text
 from spica.commands.console import err, out, print_json
 from spica.config.load import load_config
 from spica.errors import EXIT_OK
-from spica.prepare import prepare, scoring_of_goal
 from spica.report.collect import traffic_text
 from spica.report.numbers import MEASURES
 from spica.report.space import space_json, space_view
+from spica.sweep.prepare import prepare, scoring_of_goal
 
 
 def check_command(path: Path, overrides: tuple[str, ...], verbose: bool, as_json: bool) -> int:

@@ -12,11 +12,11 @@ from spica.commands.console import err, out, print_json
 from spica.config.load import load_config
 from spica.errors import InputError, Problem, unwritable
 from spica.evaluate.pool import default_jobs
-from spica.planner.predictor_plot import predictor_plot
 from spica.planner.predictor_sweep import LossRow, PredictorSweepResult
-from spica.prepare import choose_predictors, read_workload_trace
+from spica.record.runfolder import write_text
 from spica.report.numbers import number
-from spica.runfolder import write_text
+from spica.report.predictor_page import predictor_plot
+from spica.sweep.prepare import choose_predictors, read_workload_trace
 
 
 def predictors_command(

@@ -8,12 +8,12 @@ from pathlib import Path
 from spica.api import Run, RunOptions, run, source_of
 from spica.commands.console import err, out, print_json
 from spica.errors import EXIT_NOTHING_FEASIBLE, EXIT_OK, SweepInterrupted
-from spica.prepare import scoring_of_goal
 from spica.report.live import LiveProgress
 from spica.report.tables import candidates_json
 from spica.report.terminal import result_view
 from spica.report.write import deployed
 from spica.sweep import raise_if_interrupted
+from spica.sweep.prepare import scoring_of_goal
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, Validatio
 from spica.config.settings import SETTINGS
 from spica.config.values import check_list, check_scalar, shown
 from spica.errors import ConfigError, Problem, nearest
-from spica.setting import Setting, ValueType
+from spica.knobs.setting import Setting, ValueType
 
 
 class ConfigWarning(UserWarning):

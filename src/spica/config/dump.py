@@ -12,7 +12,7 @@ from spica.config.block import Block
 from spica.config.model import SmartSearchConfig
 from spica.config.settings import SETTINGS
 from spica.config.shapes import config_entry
-from spica.parallel.shapes import AggConfig, DisaggConfig
+from spica.deployment.shapes import AggConfig, DisaggConfig
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS, PredictorSpec
 from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy, composite_entry
 

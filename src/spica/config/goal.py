@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from spica.config.block import Block, BlockError, Converted, Rule
 from spica.config.settings import default
 from spica.errors import Problem
-from spica.setting import Setting
+from spica.knobs.setting import Setting
 
 
 class OptimizationTarget(StrEnum):

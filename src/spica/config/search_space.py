@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from spica.config.block import Block, Converted, Rule, is_composite
 from spica.config.shapes import parallel_config
+from spica.deployment.sample import Backend, RouterMode
+from spica.deployment.shapes import Mode, ParallelConfig
 from spica.errors import Problem
-from spica.knobs import KNOBS, Kind, default
-from spica.parallel.shapes import Mode, ParallelConfig
+from spica.knobs.setting import Setting
+from spica.knobs.table import KNOBS, Kind, default
 from spica.planner.predictors import PredictorSpec, predictor_problems, resolve_predictor
 from spica.planner.presets import (
     PLANNER_PRESETS,
@@ -19,8 +21,6 @@ from spica.planner.presets import (
     composite_problems,
     resolve_composite,
 )
-from spica.sample import Backend, RouterMode
-from spica.setting import Setting
 
 
 def _budget(space: SearchSpace) -> Iterator[Problem]:
@@ -87,7 +87,7 @@ def _admission(space: SearchSpace) -> Iterator[Problem]:
 
 
 class SearchSpace(Block):
-    """Every knob of ``spica.knobs``, decoded: presets are typed policies, pins are typed configs.
+    """Every knob of ``spica.knobs.table``, decoded: presets are typed policies, pins are typed configs.
 
     List knobs are tuples without duplicates. Units and meanings are in ``docs/knobs.md``. Raises ConfigError.
     """

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from spica.knobs import KNOBS
-from spica.setting import Setting, ValueType, real, text, whole
-from spica.traces.model import FORMAT_ALIASES, TRACE_FORMATS
+from spica.knobs.setting import Setting, ValueType, real, text, whole
+from spica.knobs.table import KNOBS
+from spica.traffic.model import FORMAT_ALIASES, TRACE_FORMATS
 
 #: Upper ends that no sensible input reaches; past them a typo is likelier than a wish.
 MAX_TOKENS: Final = 2**24

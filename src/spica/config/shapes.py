@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from spica.config.values import check_scalar, shown
+from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelConfig, ParallelShape, WorkerGroup
 from spica.errors import Problem, nearest
-from spica.parallel.shapes import AggConfig, DisaggConfig, ParallelConfig, ParallelShape, WorkerGroup
-from spica.setting import whole
+from spica.knobs.setting import whole
 
 _DIMS: Final = ("tp", "attention_dp", "moe_tp", "moe_ep", "pp")
 _FIELDS: Final = {

@@ -8,7 +8,7 @@ from typing import ClassVar
 from spica.config.block import Block, BlockError, Converted
 from spica.config.settings import default
 from spica.errors import Problem
-from spica.setting import Setting
+from spica.knobs.setting import Setting
 
 #: Candidates measured at once where there are cores enough for them.
 DEFAULT_PARALLEL_EVALS = 16

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spica.errors import Problem, nearest
-from spica.setting import Setting, ValueType
+from spica.knobs.setting import Setting, ValueType
 
 _TRUE_WORDS: Final = frozenset({"true", "yes", "on", "y"})
 _FALSE_WORDS: Final = frozenset({"false", "no", "off", "n"})

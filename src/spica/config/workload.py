@@ -10,7 +10,7 @@ from spica.config.block import Block, Converted, Rule
 from spica.config.settings import SETTINGS, default
 from spica.config.values import check_scalar, shown
 from spica.errors import Problem
-from spica.setting import Setting
+from spica.knobs.setting import Setting
 
 OverContext = Literal["refuse", "drop"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from spica.errors import StackError
-from spica.remembered import remembered
+from spica.storage.remembered import remembered
 
 
 def runner_pairs() -> frozenset[tuple[str, str]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from spica.parallel.shapes import ParallelShape, Role
-from spica.sample import Backend, EngineSettings, KvManager, Sample
+from spica.deployment.sample import Backend, EngineSettings, KvManager, Sample
+from spica.deployment.shapes import ParallelShape, Role
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 EngineArgs = dict[str, Json]

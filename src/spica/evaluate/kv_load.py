@@ -17,8 +17,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spica.parallel.shapes import Role
-from spica.sample import KvLoad
+from spica.deployment.sample import KvLoad
+from spica.deployment.shapes import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from spica.deployment.sample import PlannerSettings, PredictorSettings, Sample, ScalingSettings
 from spica.evaluate.engine_args import Json
 from spica.evaluate.protocol import PlannerTarget, Sla
-from spica.sample import PlannerSettings, PredictorSettings, Sample, ScalingSettings
 
 
 class PlannerUnsupported(ValueError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from spica.sample import Sample
+from spica.deployment.sample import Sample
 
 PlannerTarget = Literal["throughput", "latency", "sla"]
 

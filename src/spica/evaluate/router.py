@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spica.sample import KvRouterSettings
+from spica.deployment.sample import KvRouterSettings
 
 if TYPE_CHECKING:
     from dynamo.llm import KvRouterConfig

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spica.deployment.sample import Backend, Sample
 from spica.errors import InputError
-from spica.sample import Backend, Sample
-from spica.scratch import scratch_folder
+from spica.storage.scratch import scratch_folder
 from spica.versions import stack_versions
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from spica.deployment.shapes import ParallelConfig, Role
 from spica.evaluate.protocol import ReplicaCount
-from spica.parallel.shapes import ParallelConfig, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from spica.deployment.shapes import ParallelShape
 from spica.facts.kv import KvCapacity, KvQuery, kv_capacity
-from spica.parallel.shapes import ParallelShape
 
 
 @dataclass(frozen=True, slots=True)

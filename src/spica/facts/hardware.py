@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from spica.errors import NoPerfDatabase, Problem, nearest
-from spica.remembered import remembered
+from spica.storage.remembered import remembered
 
 BACKENDS = ("vllm", "sglang", "trtllm")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from spica.deployment.shapes import ParallelShape
 from spica.errors import StackError
-from spica.parallel.shapes import ParallelShape
-from spica.remembered import Notes
+from spica.storage.remembered import Notes
 
 _ESTIMATOR = "aisimulate_core.sdk.memory"
 

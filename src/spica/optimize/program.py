@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from spica.optimize import jax_environment
 from spica.optimize.parameters import Layout
-from spica.remembered import keep_whole
+from spica.storage.remembered import keep_whole
 from spica.versions import stack_versions, versions_of
 
 Array = NDArray[np.float64]

@@ -21,10 +21,10 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from spica.errors import ConfigError, Problem, StackError
 from spica.planner.predictor_worker import Forecasts, TrafficWindow, quiet_worker, run_predictor
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS, PredictorSpec, resolve_predictor
-from spica.scratch import scratch_folder
-from spica.traces.model import Trace
-from spica.traces.transform import Cut, cut_trace
-from spica.traces.write import write_mooncake
+from spica.storage.scratch import scratch_folder
+from spica.traffic.model import Trace
+from spica.traffic.transform import Cut, cut_trace
+from spica.traffic.write import write_mooncake
 
 BASELINE: Final = LOAD_PREDICTOR_PRESETS["constant_last"]
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from spica.errors import LedgerError
 from spica.evaluate.protocol import Metrics, Outcome, Sla
-from spica.ledger import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
-from spica.ranking import knee, pareto_front, rank
+from spica.goals.ranking import knee, pareto_front, rank
+from spica.goals.score import MissingGoodput, Scoring, avg_gpu, score
+from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 from spica.report.data import (
     BranchRow,
     Extras,
@@ -29,7 +30,6 @@ from spica.report.data import (
     RunReport,
     TrialRow,
 )
-from spica.score import MissingGoodput, Scoring, avg_gpu, score
 from spica.sweep.confirm import mean_metrics
 
 SPACE_FILE = "space.json"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spica.deployment.sample import FlatConfig
 from spica.evaluate.protocol import ReplicaCount
-from spica.sample import FlatConfig
-from spica.score import Scoring
+from spica.goals.score import Scoring
 
 Metric = Mapping[str, float]
 

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from spica.deployment.sample import FlatConfig
 from spica.evaluate.protocol import Outcome
 from spica.report.numbers import candidate_text, duration, values_text
-from spica.sample import FlatConfig
 from spica.sweep.events import (
     BestImproved,
     BranchStopped,

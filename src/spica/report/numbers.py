@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spica.deployment.sample import FlatConfig
 from spica.evaluate.protocol import Sla
-from spica.sample import FlatConfig
 
 
 @dataclass(frozen=True, slots=True)

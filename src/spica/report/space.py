@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spica.branches import Branch, BranchPlan, Dimension
-from spica.parallel.pool import RejectedShape
+from spica.deployment.pool import RejectedShape
 
 GIB = 2**30
 

@@ -8,8 +8,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
+from spica.deployment.sample import Scalar
 from spica.report.data import Leader, RunReport, TrialRow
-from spica.sample import Scalar
 
 Row = dict[str, Scalar]
 Json = Mapping[str, "Json"] | Sequence["Json"] | Scalar

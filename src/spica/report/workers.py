@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from spica.sample import FlatConfig, Scalar
+from spica.deployment.sample import FlatConfig, Scalar
 
 T = TypeVar("T")
 

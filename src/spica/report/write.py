@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from spica.record.runfolder import write_bytes, write_text
 from spica.report.data import Leader, RunReport
 from spica.report.html import report_html
-from spica.report.manifests import DeployContext, graph_yaml, launch_script
 from spica.report.numbers import values_text
-from spica.report.repin import repin_text
 from spica.report.tables import candidate_rows, to_csv, to_json, to_parquet, trial_rows
-from spica.runfolder import write_bytes, write_text
+from spica.ship.manifests import DeployContext, graph_yaml, launch_script
+from spica.ship.repin import repin_text
 
 #: Candidates for which files to deploy are written.
 DEPLOYED = 3

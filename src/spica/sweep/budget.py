@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spica.ranking import Point, hypervolume, pareto_front, reference_point
+from spica.goals.ranking import Point, hypervolume, pareto_front, reference_point
 
 #: A branch is behind when its best is below this share of the leader's best (or of the joint hypervolume).
 BEHIND_BELOW: Final = 0.9

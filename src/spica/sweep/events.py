@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from spica.deployment.sample import FlatConfig
 from spica.evaluate.protocol import Outcome
-from spica.results import Timings as Timings
-from spica.sample import FlatConfig
+from spica.record.results import Timings as Timings
 
 Phase = Literal["preflight", "searching", "confirming", "done"]
 

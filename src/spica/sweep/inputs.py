@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from spica.deployment.sample import Sample
+from spica.deployment.shapes import Mode
 from spica.evaluate.protocol import PlannerTarget, ReplayPlan, Traffic
+from spica.goals.score import Scoring
 from spica.optimize.protocol import Optimizer, Parameter, Study, Values
-from spica.parallel.shapes import Mode
-from spica.sample import Sample
-from spica.score import Scoring
 
 OptimizerFactory = Callable[[Study], Optimizer]
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Final
 
 from spica.errors import EXIT_INTERRUPTED, SweepInterrupted
-from spica.results import SweepResult
+from spica.record.results import SweepResult
 
 #: The most that killing the workers may delay the end after a second interrupt.
 KILL_SECONDS: Final = 2.0

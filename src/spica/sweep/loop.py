@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from spica.evaluate.protocol import Outcome, TrialResult
-from spica.ledger import AskRecord, Ledger, SuggestionRecord, TellRecord
-from spica.ledger.records import to_json
+from spica.goals.ranking import Point
 from spica.optimize.protocol import Observation, Suggestion
-from spica.ranking import Point
+from spica.record import AskRecord, Ledger, SuggestionRecord, TellRecord
+from spica.record.records import to_json
 from spica.sweep.budget import next_branch
 from spica.sweep.events import RoundFinished
 from spica.sweep.inputs import OptimizerFactory, SweepInputs

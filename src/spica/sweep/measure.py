@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from spica.errors import SpicaError, StackError
 from spica.evaluate.protocol import Evaluator, ReplayPlan, TrialResult
-from spica.ledger import Ledger, TrialRecord
-from spica.score import Scoring
+from spica.goals.score import Scoring
+from spica.record import Ledger, TrialRecord
 
 
 @dataclass(frozen=True, slots=True)

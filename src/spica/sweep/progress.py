@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from spica.evaluate.protocol import TrialResult
-from spica.ranking import Point, dominates
-from spica.score import Scoring
+from spica.goals.ranking import Point, dominates
+from spica.goals.score import Scoring
 from spica.sweep.events import (
     BestImproved,
     BranchStopped,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spica.evaluate.protocol import Outcome, TrialResult
+from spica.goals.ranking import Point
 from spica.optimize.protocol import Suggestion
-from spica.ranking import Point
 from spica.sweep.budget import Standing
 from spica.sweep.inputs import Decoded, SearchBranch
 from spica.sweep.study import BranchStudy

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from spica.evaluate.protocol import Evaluator, Metrics
-from spica.ledger import Ledger
-from spica.results import Candidate, Stop, SweepResult
+from spica.record import Ledger
+from spica.record.results import Candidate, Stop, SweepResult
 from spica.sweep import summary
 from spica.sweep.confirm import MOST_ROUNDS, confirm
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from spica.errors import LedgerError
-from spica.ledger import AskRecord, Ledger, SuggestionRecord
 from spica.optimize.protocol import Asked, Event, Observation, Optimizer, Study, Suggestion, Told
+from spica.record import AskRecord, Ledger, SuggestionRecord
 from spica.sweep.inputs import OptimizerFactory
 
 T = TypeVar("T")

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from spica.evaluate.protocol import Outcome
-from spica.ranking import hypervolume, knee, pareto_front, rank, reference_point
-from spica.results import (
+from spica.goals.ranking import hypervolume, knee, pareto_front, rank, reference_point
+from spica.goals.score import Scoring, avg_gpu, score
+from spica.record.results import (
     BranchSummary,
     Candidate,
     OutcomeCount,
@@ -16,7 +17,6 @@ from spica.results import (
     Stop,
     SweepResult,
 )
-from spica.score import Scoring, avg_gpu, score
 from spica.sweep.budget import behind
 from spica.sweep.confirm import comparisons, leaders
 from spica.sweep.events import Timings

@@ -1,0 +1,1 @@
+"""Deployments: worker shapes and which exist and fit, the concrete sample, projection onto the pool."""

@@ -1,0 +1,1 @@
+"""What better means: scores, ranking and dominance."""

@@ -1,0 +1,1 @@
+"""The table of knobs, and what one of its settings may hold."""

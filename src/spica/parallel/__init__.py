@@ -1,1 +1,0 @@
-"""Parallel shapes: what they are, which exist, which fit, and how a suggestion is projected onto them."""

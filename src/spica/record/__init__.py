@@ -1,0 +1,23 @@
+"""The durable record of a run (one SQLite file) and what is read from it. See ``docs/runs.md``."""
+
+from spica.record.faults import corrupted, writing_in
+from spica.record.lock import LOCK_FILE, RunLock, refuse_in_use
+from spica.record.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
+from spica.record.store import LEDGER_FILE, NOT_BEGUN_REMEDY, SCHEMA_VERSION, Ledger
+
+__all__ = [
+    "LEDGER_FILE",
+    "LOCK_FILE",
+    "NOT_BEGUN_REMEDY",
+    "SCHEMA_VERSION",
+    "AskRecord",
+    "Ledger",
+    "RunIdentity",
+    "RunLock",
+    "SuggestionRecord",
+    "TellRecord",
+    "TrialRecord",
+    "corrupted",
+    "refuse_in_use",
+    "writing_in",
+]

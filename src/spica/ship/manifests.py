@@ -1,0 +1,235 @@
+"""Files to deploy a candidate from: a Kubernetes resource for the Dynamo operator, and a script for one node.
+
+The layout of the resource follows the deployment templates that ship in ai-dynamo 1.6.1
+(``dynamo/profiler/templates/dgd``) and its planner component.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from spica.deployment.sample import FlatConfig, Scalar
+from spica.report.workers import Worker, frontend_environment, take, worker_arguments, workers_of
+
+Json = Mapping[str, "Json"] | list["Json"] | Scalar
+
+API_VERSION = "nvidia.com/v1beta1"
+REGISTRY = "nvcr.io/nvidia/ai-dynamo"
+IMAGES = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
+PLANNER_MOUNT = "/workspace/planner_config"
+
+#: The settings of a candidate that the planner is told, under the planner's own names.
+PLANNER_KEYS = (
+    "enable_throughput_scaling",
+    "enable_load_scaling",
+    "throughput_adjustment_interval_seconds",
+    "load_adjustment_interval_seconds",
+    "max_num_fpm_samples",
+    "fpm_sample_bucket_size",
+    "load_scaling_down_sensitivity",
+    "load_min_observations",
+    "load_predictor",
+    "load_predictor_log1p",
+    "prophet_window_size",
+    "kalman_q_level",
+    "kalman_q_trend",
+    "kalman_r",
+    "kalman_min_points",
+    "min_gpu_budget",
+    "min_endpoint",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeployContext:
+    """What a candidate's own settings do not say: the version of ai-dynamo (its image tag), GPUs of a node,
+    and the planner's target with its latency goals in milliseconds."""
+
+    dynamo_version: str
+    gpus_per_node: int
+    planner_target: str = "throughput"
+    ttft_ms: float | None = None
+    itl_ms: float | None = None
+
+
+def graph_yaml(config: FlatConfig, context: DeployContext, name: str) -> str:
+    """The DynamoGraphDeployment of a candidate, with a ConfigMap for the planner when it scales.
+
+    ``name`` is made a legal resource name. Raises ValueError for a config that is not a candidate's.
+    """
+    name = resource_name(name)
+    workers = workers_of(config)
+    components: list[Json] = [_frontend(config, context)]
+    components += [_worker(worker, context) for worker in workers]
+    documents: list[Json] = []
+    planner = planner_settings(config, context)
+    if planner is not None:
+        components.append(_planner(context, name))
+        documents.append(_planner_map(planner, name))
+    documents.append(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "DynamoGraphDeployment",
+            "metadata": {"name": name},
+            "spec": {"components": components},
+        }
+    )
+    return "".join(
+        f"---\n{yaml.safe_dump(doc, sort_keys=False, width=110)}"
+        if i
+        else yaml.safe_dump(doc, sort_keys=False)
+        for i, doc in enumerate(documents)
+    )
+
+
+def resource_name(text: str) -> str:
+    """``text`` as a DNS label: lower case letters, digits and dashes, at most 40, a letter first."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if not plain or not plain[0].isalpha():
+        plain = f"spica-{plain}".rstrip("-")
+    return plain[:40].rstrip("-")
+
+
+def _container(backend: str, context: DeployContext) -> dict[str, Json]:
+    return {
+        "name": "main",
+        "image": f"{REGISTRY}/{IMAGES[backend]}:{context.dynamo_version}",
+        "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
+    }
+
+
+def _frontend(config: FlatConfig, context: DeployContext) -> Json:
+    environment: list[Json] = [
+        {"name": key, "value": value} for key, value in frontend_environment(config).items()
+    ]
+    container = _container(take(config, "backend", str), context) | {
+        "command": ["python3"],
+        "args": ["-m", "dynamo.frontend"],
+        "env": environment,
+    }
+    return {
+        "name": "Frontend",
+        "type": "frontend",
+        "replicas": 1,
+        "podTemplate": {"spec": {"containers": [container]}},
+    }
+
+
+def _worker(worker: Worker, context: DeployContext) -> Json:
+    nodes = -(-worker.gpus // context.gpus_per_node)
+    arguments: list[Json] = list(worker_arguments(worker))
+    container = _container(worker.backend, context) | {
+        "command": ["python3", "-m", f"dynamo.{worker.backend}"],
+        "args": arguments,
+        "resources": {"limits": {"nvidia.com/gpu": str(min(worker.gpus, context.gpus_per_node))}},
+    }
+    component: dict[str, Json] = {
+        "name": "worker" if worker.role == "agg" else worker.role,
+        "type": "worker" if worker.role == "agg" else worker.role,
+        "replicas": worker.replicas,
+    }
+    if nodes > 1:
+        component["multinode"] = {"nodeCount": nodes}
+    component["podTemplate"] = {"spec": {"containers": [container]}}
+    return component
+
+
+def planner_settings(config: FlatConfig, context: DeployContext) -> dict[str, Json] | None:
+    """The planner's configuration of a scaling candidate; None for a static one."""
+    if not (config.get("enable_throughput_scaling") or config.get("enable_load_scaling")):
+        return None
+    found: dict[str, Json] = {
+        "mode": take(config, "deployment_mode", str),
+        "backend": take(config, "backend", str),
+        "optimization_target": context.planner_target,
+        "max_gpu_budget": take(config, "gpu_budget", int),
+    }
+    for worker in workers_of(config):
+        role = "prefill" if worker.role == "prefill" else "decode"
+        found[f"{role}_engine_num_gpu"] = worker.gpus
+    found |= {key: config[key] for key in PLANNER_KEYS if config.get(key) is not None}
+    if context.planner_target == "sla":
+        found |= {"ttft_ms": context.ttft_ms, "itl_ms": context.itl_ms}
+    return found
+
+
+def _planner_map(planner: Mapping[str, Json], name: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"planner-config-{name}"},
+        "data": {"planner_config.json": json.dumps(planner)},
+    }
+
+
+def _planner(context: DeployContext, name: str) -> Json:
+    volume = f"planner-config-{name}"
+    container: Json = {
+        "name": "main",
+        "image": f"{REGISTRY}/dynamo-planner:{context.dynamo_version}",
+        "command": ["python3", "-m", "dynamo.planner"],
+        "args": ["--config", f"{PLANNER_MOUNT}/planner_config.json"],
+        "volumeMounts": [{"name": volume, "mountPath": PLANNER_MOUNT, "readOnly": True}],
+    }
+    volumes: Json = [{"name": volume, "configMap": {"name": volume}}]
+    return {
+        "name": "Planner",
+        "type": "planner",
+        "replicas": 1,
+        "podTemplate": {"spec": {"containers": [container], "volumes": volumes}},
+    }
+
+
+#: Services of one host that find each other through files and talk over TCP: no etcd, no NATS.
+HOST_SETTINGS = (
+    "export PYTHONHASHSEED=0",
+    "export DYN_DISCOVERY_BACKEND=file DYN_REQUEST_PLANE=tcp DYN_EVENT_PLANE=zmq",
+    'DYN_FILE_KV="$(mktemp -d)"',
+    "export DYN_FILE_KV",
+)
+
+
+def launch_script(config: FlatConfig, context: DeployContext) -> str:
+    """A shell script that starts the frontend and every worker on one node; for a candidate that needs more
+    GPUs than a node has, the commands to start by hand, as comments."""
+    workers = workers_of(config)
+    needed = sum(w.gpus * w.replicas for w in workers)
+    fits = needed <= context.gpus_per_node
+    lines = [
+        "#!/bin/sh",
+        f"# {needed} GPUs; needs ai-dynamo {context.dynamo_version} with {workers[0].backend}.",
+    ]
+    if not fits:
+        lines.append(
+            f"# More than the {context.gpus_per_node} GPUs of a node: start each where there is room."
+        )
+    if planner_settings(config, context) is not None:
+        lines.append("# The measured candidate scales; only the Kubernetes files run the planner.")
+    environment = [f"{key}={shlex.quote(value)}" for key, value in frontend_environment(config).items()]
+    commands = [" ".join([*environment, "python3 -m dynamo.frontend"])]
+    first_gpu = 0
+    every = [worker for worker in workers for _ in range(worker.replicas)]
+    for index, worker in enumerate(every):
+        gpus = ",".join(str(g) for g in range(first_gpu, first_gpu + worker.gpus))
+        ports = f"CUDA_VISIBLE_DEVICES={gpus} {_ports(worker, index)} " if fits else ""
+        arguments = shlex.join(worker_arguments(worker, events_port=20081 + (index if fits else 0)))
+        commands.append(f"{ports}python3 -m dynamo.{worker.backend} {arguments}")
+        first_gpu += worker.gpus
+    if not fits:
+        return "\n".join([*lines, *(f"# {command}" for command in commands)]) + "\n"
+    body = [f"{command} &" for command in commands]
+    return "\n".join([*lines, "set -eu", *HOST_SETTINGS, "trap 'kill 0' EXIT INT TERM", *body, "wait"]) + "\n"
+
+
+def _ports(worker: Worker, index: int) -> str:
+    """Ports that workers on one host must not share."""
+    ports = f"DYN_SYSTEM_PORT={8181 + index}"
+    if worker.backend == "vllm":
+        ports += f" DYN_FORWARDPASS_METRIC_PORT={20181 + index} VLLM_NIXL_SIDE_CHANNEL_PORT={20281 + index}"
+    return ports

@@ -1,0 +1,1 @@
+"""Files that outlive a process or must not: the cache of answers, short-lived folders."""

@@ -28,10 +28,11 @@ test: $(STAMP)  ## the tests, real components included
 test-all: $(STAMP)  ## the tests, the long ones included
 	$(PY) -m pytest $(TEST_FLAGS)
 
-check: $(STAMP)  ## lint, format, types and tests
+check: $(STAMP)  ## lint, format, types, order of imports and tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(PY) -m mypy
+	PYTHONPATH=src $(VENV)/bin/lint-imports --no-cache --no-logo
 	$(PY) -m pytest -m "not slow" $(TEST_FLAGS)
 
 format: $(STAMP)  ## let ruff put the code in shape

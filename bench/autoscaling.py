@@ -26,13 +26,14 @@ from spica.config import SmartSearchConfig
 from spica.config.load import load_config
 from spica.deployment.sample import Sample
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import ReplayPlan, Sla, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.timeline import worker_seconds
 from spica.goals.score import avg_gpu, value
 from spica.planner.presets import SCALING_POLICIES
 from spica.sweep.prepare import prepare
 from spica.traffic.synth import SynthSpec, synthesize
 from spica.traffic.write import write_mooncake
+from spica.trial import Sla, TrialResult
 from truth_table import Problem, points
 
 ROOT = Path(__file__).parent.parent

@@ -27,12 +27,13 @@ from spica.config import SmartSearchConfig
 from spica.config.load import dump_resolved, load_config
 from spica.deployment.sample import Sample
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import Outcome, ReplayPlan, Sla, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.reasons import DIED_PREFIX, STACK_PREFIX
 from spica.evaluate.slim_tables import TablesRequest
 from spica.optimize.protocol import Values
 from spica.sweep.inputs import study_of
 from spica.sweep.prepare import Prepared, prepare, probes, scoring_of_goal
+from spica.trial import Outcome, Sla, TrialResult
 from spica.versions import stack_versions
 
 LARGE = Path(__file__).parent / "large"

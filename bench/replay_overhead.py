@@ -24,10 +24,11 @@ import psutil
 
 from spica.deployment.sample import Backend, Deployment, EngineSettings, KvManager, PlannerSettings, Sample
 from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelConfig, ParallelShape, WorkerGroup
-from spica.evaluate.protocol import ReplayPlan, SyntheticTraffic
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.replay import ReplayOptions, run_replay
 from spica.evaluate.slim_tables import TablesRequest, prepare_systems
 from spica.facts import resolve_backend_version
+from spica.traffic.replayed import SyntheticTraffic
 
 TINY = SyntheticTraffic(isl=16, osl=2, num_requests=1, concurrency=1)
 LOAD = SyntheticTraffic(isl=3000, osl=300, num_requests=64, concurrency=32)

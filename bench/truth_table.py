@@ -18,9 +18,10 @@ from pathlib import Path
 from spica.branches import Branch
 from spica.config.load import load_config
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import Outcome, ReplayPlan, Sla
+from spica.evaluate.protocol import ReplayPlan
 from spica.optimize.protocol import FloatParameter, Value, Values
 from spica.sweep.prepare import Prepared, prepare, scoring_of_goal
+from spica.trial import Outcome, Sla
 
 TRUTH = Path(__file__).parent / "truth"
 

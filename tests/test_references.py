@@ -13,8 +13,9 @@ import pytest
 
 from spica.config.load import config_from_mapping
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import Metrics, ReplayPlan
+from spica.evaluate.protocol import ReplayPlan
 from spica.sweep.prepare import prepare
+from spica.trial import Metrics
 
 pytestmark = pytest.mark.real
 

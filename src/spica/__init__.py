@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from spica.api import run_smart_search
     from spica.branches import Branch, BranchPlan, build_branches
+    from spica.branches.backend_pool import parallel_configs_for
     from spica.config import Goal, OptimizationTarget, SearchSpace, SmartSearchConfig, SweepOptions, Workload
     from spica.config.load import config_from_mapping, load_config
-    from spica.deployment.pool import parallel_configs_for
     from spica.deployment.projection import ParallelConfigProjector
     from spica.deployment.shapes import ParallelShape
     from spica.errors import (
@@ -68,7 +68,7 @@ _HOMES = {
         "TraceError",
     ),
     "spica.facts": ("feasible_shape_tokens",),
-    "spica.deployment.pool": ("parallel_configs_for",),
+    "spica.branches.backend_pool": ("parallel_configs_for",),
     "spica.deployment.projection": ("ParallelConfigProjector",),
     "spica.deployment.shapes": ("ParallelShape",),
     "spica.planner.filters": ("filter_scaling_policies",),

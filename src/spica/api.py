@@ -25,6 +25,7 @@ from spica.record import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
 from spica.record.results import SweepResult
 from spica.record.runfolder import (
     CONFIG_FILE,
+    SUMMARY_FILE,
     RunFolder,
     default_folder,
     new_folder,
@@ -32,7 +33,7 @@ from spica.record.runfolder import (
     write_summary,
     write_text,
 )
-from spica.report.collect import SUMMARY_FILE, collect
+from spica.report.collect import collect
 from spica.report.data import RunReport
 from spica.report.write import preload, write_reports
 from spica.ship.manifests import DeployContext

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spica.branches import Branch, BranchPlan, Components, build_branches
+from spica.branches.backend_pool import BackendFacts, PoolRequest
 from spica.config import SmartSearchConfig
-from spica.deployment.pool import BackendFacts, PoolRequest
 from spica.deployment.shapes import ParallelShape
 from spica.errors import NoPerfDatabase, Problem
 from spica.facts import FeasibilityQuery, KvCapacity, KvQuery, ModelFacts, ShapeFeasibility, SkuFacts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from spica.branches.backend_pool import BackendFacts
 from spica.branches.capacity import Capacity, KvBook
 from spica.deployment.canonical import Menu
-from spica.deployment.pool import BackendFacts
 from spica.deployment.sample import (
     Backend,
     Deployment,
@@ -19,8 +19,7 @@ from spica.deployment.sample import (
     ScalingSettings,
 )
 from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelShape, Role, WorkerGroup
-from spica.evaluate.protocol import PlannerTarget
-from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES
+from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES, PlannerTarget
 
 VERSIONS: Mapping[Backend, str] = {"vllm": "0.24.0", "sglang": "0.5.14", "trtllm": "1.3.0rc20"}
 DENSE = "Qwen/Qwen3-32B"

@@ -8,10 +8,10 @@ import pytest
 from branch_fakes import ALL_PAIRS, CONTEXT, Fake, config, plan
 
 from spica.branches import Branch, BranchPlan, Dropped, build_branches, kept_policies
-from spica.deployment.pool import BackendFacts, PoolRequest
+from spica.branches.backend_pool import BackendFacts, PoolRequest
 from spica.deployment.sample import PlannerSettings, PredictorSettings
 from spica.errors import ConfigError, NoPerfDatabase, NoViableParallelConfig, PinError, StackError
-from spica.evaluate.protocol import PlannerTarget
+from spica.planner.presets import PlannerTarget
 
 PARETO = {"target": "pareto"}
 GOODPUT = {"target": "goodput", "sla": {"ttft_ms": 500, "itl_ms": 50}}

@@ -8,6 +8,7 @@ import pytest
 from branch_fakes import ALL_PAIRS
 
 from spica.branches import BranchPlan, build_branches, predictor_settings
+from spica.branches.space import bytes_text, rejected_shapes
 from spica.config import SmartSearchConfig
 from spica.deployment.sample import PredictorSettings
 from spica.errors import ConfigError, NoPerfDatabase, NoViableParallelConfig
@@ -15,7 +16,6 @@ from spica.evaluate.planner_config import validate_planner_fields
 from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.replay import run_replay
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS
-from spica.report.space import bytes_text, rejected_shapes
 
 pytestmark = pytest.mark.real
 

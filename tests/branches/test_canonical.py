@@ -11,8 +11,8 @@ from canonical_cases import DEP2, ROUTER, Case, menu, scaling
 from spica.branches.capacity import Capacity
 from spica.deployment.canonical import Canonical, canonicalize, most_in_flight
 from spica.deployment.sample import Backend, KvLoad, KvManager
-from spica.evaluate.protocol import SyntheticTraffic, TraceTraffic, Traffic
 from spica.facts import KvCapacity, KvQuery
+from spica.traffic.replayed import SyntheticTraffic, TraceTraffic, Traffic
 
 CLOSED = SyntheticTraffic(1000, 100, 96, concurrency=24)
 SCALES = scaling("load_180_5", "fine", "conservative")

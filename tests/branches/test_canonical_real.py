@@ -13,17 +13,12 @@ from canonical_cases import DEP2, ROUTER, Case, menu, scaling
 
 from spica.deployment.canonical import canonicalize
 from spica.deployment.sample import Backend, KvRouterSettings
-from spica.evaluate.protocol import (
-    Metrics,
-    PlannerTarget,
-    ReplayPlan,
-    Sla,
-    SyntheticTraffic,
-    TraceTraffic,
-    Traffic,
-)
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.replay import run_replay
 from spica.facts import kv_capacity
+from spica.planner.presets import PlannerTarget
+from spica.traffic.replayed import SyntheticTraffic, TraceTraffic, Traffic
+from spica.trial import Metrics, Sla
 
 pytestmark = pytest.mark.real
 

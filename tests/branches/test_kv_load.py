@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from branch_fakes import Fake, config, plan
 
+from spica.deployment.kv_load import RoleKv, kv_load
 from spica.deployment.sample import KvLoad
 from spica.deployment.shapes import Role
-from spica.evaluate.kv_load import RoleKv, kv_load
 
 
 def role(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from branch_fakes import config
 
-from spica.evaluate.protocol import SyntheticTraffic, TraceTraffic
+from spica.branches.traffic import num_requests, traffic_for
 from spica.traffic.model import Request, Trace
-from spica.traffic.replayed import PreparedTrace, num_requests, prepared_trace, traffic_for
+from spica.traffic.replayed import PreparedTrace, SyntheticTraffic, TraceTraffic, prepared_trace
 
 
 @pytest.mark.parametrize(

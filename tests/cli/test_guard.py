@@ -103,7 +103,7 @@ def test_an_interrupt_from_the_first_moment_on_is_no_traceback(module: str) -> N
 def test_an_interrupt_while_modules_are_loaded_has_its_word() -> None:
     code = (
         "import os, signal\n"
-        "from spica.cli import Loading\n"
+        "from spica.signals import Loading\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with Loading('stopped early'):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"

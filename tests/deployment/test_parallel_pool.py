@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spica.deployment.pins import pinned_pools, validate_pin
-from spica.deployment.pool import (
+from spica.branches.backend_pool import (
     BackendFacts,
     BackendPool,
     NoViableShape,
@@ -17,6 +16,7 @@ from spica.deployment.pool import (
     parallel_configs_for,
     union_of,
 )
+from spica.branches.pins import pinned_pools, validate_pin
 from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelShape, WorkerGroup
 from spica.errors import PinError
 from spica.facts import FeasibilityQuery, KvCapacity, MemoryBreakdown, ShapeFeasibility

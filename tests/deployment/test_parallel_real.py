@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spica.deployment.pins import pinned_pools
-from spica.deployment.pool import (
+from spica.branches.backend_pool import (
     BackendPool,
     NoViableShape,
     PoolRequest,
@@ -15,6 +14,7 @@ from spica.deployment.pool import (
     backend_facts,
     parallel_configs_for,
 )
+from spica.branches.pins import pinned_pools
 from spica.deployment.shapes import AggConfig, ParallelShape, WorkerGroup
 from spica.errors import NoPerfDatabase, PinError
 

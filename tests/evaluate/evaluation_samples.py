@@ -15,7 +15,10 @@ from spica.deployment.sample import (
     ScalingSettings,
 )
 from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelShape, Role, WorkerGroup
-from spica.evaluate.protocol import PlannerTarget, ReplayPlan, Sla, SyntheticTraffic, Traffic
+from spica.evaluate.protocol import ReplayPlan
+from spica.planner.presets import PlannerTarget
+from spica.traffic.replayed import SyntheticTraffic, Traffic
+from spica.trial import Sla
 
 VERSIONS: dict[Backend, str] = {"vllm": "0.24.0", "sglang": "0.5.14", "trtllm": "1.3.0rc20"}
 DENSE = "Qwen/Qwen3-32B"

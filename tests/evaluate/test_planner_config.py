@@ -11,7 +11,8 @@ from evaluation_samples import LOAD, STATIC, Make
 from spica.deployment.sample import PlannerSettings, PredictorSettings, ScalingSettings
 from spica.deployment.shapes import ParallelShape
 from spica.evaluate.planner_config import PlannerUnsupported, planner_config, validate_planner_fields
-from spica.evaluate.protocol import PlannerTarget, Sla
+from spica.planner.presets import PlannerTarget
+from spica.trial import Sla
 
 SLA = Sla(ttft_ms=1500.0, itl_ms=25.0)
 KALMAN = PredictorSettings(

@@ -21,9 +21,10 @@ from evaluation_samples import Make
 from spica.evaluate.bounds import told_apart
 from spica.evaluate.pool import LocalEvaluator, default_memory_limit
 from spica.evaluate.process import Bounds, WorkerProcess, describe_death
-from spica.evaluate.protocol import Outcome, SyntheticTraffic
 from spica.evaluate.replay import ReplayOptions
 from spica.evaluate.worker import Task
+from spica.traffic.replayed import SyntheticTraffic
+from spica.trial import Outcome
 
 pytestmark = pytest.mark.real
 

@@ -11,8 +11,10 @@ from evaluation_samples import LOAD, Make
 from spica.errors import StackError, TraceError
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.preflight import preflight
-from spica.evaluate.protocol import Metrics, Outcome, ReplayPlan, TraceTraffic, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.reasons import classify
+from spica.traffic.replayed import TraceTraffic
+from spica.trial import Metrics, Outcome, TrialResult
 
 GOOD = TrialResult(Outcome.FEASIBLE, metrics=Metrics({"duration_ms": 1.0}))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spica.evaluate.protocol import Outcome
 from spica.evaluate.reasons import STACK_PREFIX, TRACE_PREFIX, classify
+from spica.trial import Outcome
 
 MLA = (
     "engine error: generalized engine worker 0 is now poisoned because a rank may have been partially "

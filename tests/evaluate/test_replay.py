@@ -15,18 +15,12 @@ from spica.deployment.sample import Backend, EngineSettings, KvManager
 from spica.deployment.shapes import ParallelShape
 from spica.evaluate.bounds import Limits
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import (
-    Metrics,
-    Outcome,
-    ReplayPlan,
-    Sla,
-    SyntheticTraffic,
-    TraceTraffic,
-    TrialResult,
-)
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.replay import ReplayOptions, requests_sent, run_replay
 from spica.evaluate.timeline import worker_seconds
 from spica.goals.score import value
+from spica.traffic.replayed import SyntheticTraffic, TraceTraffic
+from spica.trial import Metrics, Outcome, Sla, TrialResult
 
 pytestmark = pytest.mark.real
 

@@ -14,7 +14,7 @@ from evaluation_samples import CLOSED, LOAD, MOE, ROUTER, VERSIONS, Make
 from spica.deployment.shapes import ParallelShape
 from spica.evaluate import proven
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import Metrics, Outcome, ReplayPlan, SyntheticTraffic, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.proven import Replays, proof_plan
 from spica.evaluate.replay import ReplayOptions, run_replay
 from spica.evaluate.slim_tables import (
@@ -25,6 +25,8 @@ from spica.evaluate.slim_tables import (
     prepare_systems,
     proof_key,
 )
+from spica.traffic.replayed import SyntheticTraffic
+from spica.trial import Metrics, Outcome, TrialResult
 
 SMALL = SyntheticTraffic(isl=500, osl=20, num_requests=16, concurrency=4)
 MOE_REQUEST = TablesRequest(MOE, "h200_sxm", (("vllm", VERSIONS["vllm"]),))

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from spica.evaluate.protocol import Metrics, Outcome, Sla, TrialResult
 from spica.goals.score import SCALAR_TARGETS, MissingGoodput, Scoring, avg_gpu, score, value
+from spica.trial import Metrics, Outcome, Sla, TrialResult
 
 # Half an hour on a time-averaged 6 GPUs: 3 GPU-hours.
 SUMMARY = {

@@ -9,8 +9,8 @@ import pytest
 
 from spica.config.load import config_from_mapping
 from spica.evaluate.planner_config import planner_config
-from spica.evaluate.protocol import Sla
 from spica.sweep.prepare import prepare
+from spica.trial import Sla
 
 pytestmark = pytest.mark.real
 

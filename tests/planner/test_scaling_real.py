@@ -9,11 +9,12 @@ import pytest
 
 from spica.config.load import config_from_mapping
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import Metrics, ReplayPlan, Sla
+from spica.evaluate.protocol import ReplayPlan
 from spica.goals.score import avg_gpu, value
 from spica.sweep.prepare import prepare
 from spica.traffic.synth import SynthSpec, synthesize
 from spica.traffic.write import write_mooncake
+from spica.trial import Metrics, Sla
 
 SLA = Sla(ttft_ms=2000.0, itl_ms=60.0)
 #: Fifteen minutes instead of a day, so all of the planner's times are short too.

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from spica.errors import EXIT_BAD_INPUT, EXIT_STACK, LedgerError, StackError
-from spica.evaluate.protocol import Metrics, Outcome, ReplicaCount, TrialResult
 from spica.record import (
     LEDGER_FILE,
     AskRecord,
@@ -22,6 +21,7 @@ from spica.record import (
     TrialRecord,
 )
 from spica.record.faults import explain
+from spica.trial import Metrics, Outcome, ReplicaCount, TrialResult
 
 CONFIG = '{"goal":{"target":"throughput"},"sweep":{"max_rounds":3}}'
 IDENTITY = RunIdentity("goal: {}", CONFIG, 7, {"spica": "1"})
@@ -270,7 +270,7 @@ def test_an_input_output_error_is_a_stack_error() -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from spica.evaluate.protocol import Outcome, TrialResult
+from spica.trial import Outcome, TrialResult
 from spica.record import Ledger, RunIdentity, TrialRecord
 with Ledger.create(Path(sys.argv[1]), RunIdentity("", "{}", 1, {})) as ledger:
     for n in range(100000):

@@ -18,8 +18,8 @@ from spica.deployment.sample import (
     ScalingSettings,
 )
 from spica.deployment.shapes import AggConfig, DisaggConfig, ParallelConfig, ParallelShape, Role, WorkerGroup
-from spica.evaluate.protocol import Metrics, Outcome, TrialResult
 from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
+from spica.trial import Metrics, Outcome, TrialResult
 
 CONFIG_TEXT = """\
 search_space:

@@ -12,13 +12,14 @@ import pytest
 from made_run import agg, disagg, feasible, identity, metrics, sample, small_run, write_run
 
 from spica.errors import LedgerError
-from spica.evaluate.protocol import Outcome, ReplicaCount, TrialResult
 from spica.record import Ledger, TrialRecord
+from spica.record.runfolder import SPACE_FILE, SUMMARY_FILE
 from spica.report.charts import workers_chart
-from spica.report.collect import SPACE_FILE, SUMMARY_FILE, collect
+from spica.report.collect import collect
 from spica.report.html import report_html
 from spica.report.insight import knob_effects, why_best
 from spica.report.tables import candidate_rows, candidates_json, to_csv, to_parquet, trial_rows
+from spica.trial import Outcome, ReplicaCount, TrialResult
 
 PARETO = {"target": "pareto", "pareto_objectives": ["throughput_per_gpu", "throughput_per_user"]}
 

@@ -15,8 +15,8 @@ import yaml
 from made_run import agg, disagg, sample
 
 from spica.deployment.shapes import AggConfig, ParallelShape, WorkerGroup
-from spica.report.workers import frontend_environment, worker_arguments, workers_of
 from spica.ship.manifests import DeployContext, graph_yaml, launch_script, planner_settings, resource_name
+from spica.ship.workers import frontend_environment, worker_arguments, workers_of
 
 CONTEXT = DeployContext("1.6.1", gpus_per_node=8)
 

@@ -14,7 +14,6 @@ from made_run import agg, counted, disagg, feasible, identity, metrics, sample, 
 from rich.console import Console
 
 from spica.deployment.sample import FlatConfig, KvLoad
-from spica.evaluate.protocol import Outcome, Sla, TrialResult
 from spica.report.charts import safe_json
 from spica.report.collect import collect
 from spica.report.data import RunReport
@@ -30,6 +29,7 @@ from spica.report.numbers import (
     sla_text,
 )
 from spica.report.terminal import result_view
+from spica.trial import Outcome, Sla, TrialResult
 
 GOLDEN = Path(__file__).parent / "golden"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"

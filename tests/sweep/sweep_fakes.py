@@ -16,7 +16,7 @@ import numpy as np
 from spica.deployment.sample import Deployment, EngineSettings, KvManager, PlannerSettings, RouterMode, Sample
 from spica.deployment.shapes import AggConfig, DisaggConfig, Mode, ParallelConfig, ParallelShape, WorkerGroup
 from spica.errors import SpicaError
-from spica.evaluate.protocol import Metrics, Outcome, ReplayPlan, SyntheticTraffic, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.goals.score import Scoring
 from spica.optimize.history import AskTell, History
 from spica.optimize.protocol import CategoricalParameter, DiscreteParameter, Parameter, Study, Value, Values
@@ -27,6 +27,8 @@ from spica.record.results import SweepResult
 from spica.sweep import SearchBranch, StopFlag, SweepInputs, SweepOptions, run_sweep
 from spica.sweep.events import SweepObserver
 from spica.sweep.inputs import OptimizerFactory
+from spica.traffic.replayed import SyntheticTraffic
+from spica.trial import Metrics, Outcome, TrialResult
 
 THROUGHPUT = Scoring("throughput")
 OPTIONS = SweepOptions(max_rounds=4, candidates_per_round=4, seed=3)

@@ -6,9 +6,9 @@ import pytest
 from sweep_fakes import FakeBranch, FakeEvaluator, Setup, fine, metrics_of
 
 from spica.deployment.sample import Sample
-from spica.evaluate.protocol import Metrics, Outcome, TrialResult
 from spica.goals.score import Scoring
 from spica.sweep.budget import Standing, behind, next_branch, opening_rounds
+from spica.trial import Metrics, Outcome, TrialResult
 
 UP = (True,)
 DOWN = (False,)

@@ -10,11 +10,11 @@ from scipy import stats
 from sweep_fakes import FakeBranch, FakeEvaluator, Setup, make_sample, throughput
 
 from spica.deployment.sample import Sample
-from spica.evaluate.protocol import Metrics, Outcome, TrialResult
 from spica.goals.score import Scoring
 from spica.record.results import Spread
 from spica.sweep import ConfirmOptions
 from spica.sweep.confirm import equal_means_p
+from spica.trial import Metrics, Outcome, TrialResult
 
 numbers = st.lists(st.integers(0, 1000), min_size=2, max_size=6).filter(lambda v: len(set(v)) > 1)
 

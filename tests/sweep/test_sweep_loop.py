@@ -19,7 +19,6 @@ from sweep_fakes import (
 
 from spica.deployment.sample import Sample
 from spica.deployment.shapes import Mode
-from spica.evaluate.protocol import Metrics, Outcome, TrialResult
 from spica.goals.ranking import hypervolume
 from spica.goals.score import Scoring
 from spica.optimize.protocol import DiscreteParameter
@@ -34,6 +33,7 @@ from spica.sweep.events import (
     RoundFinished,
     TrialFinished,
 )
+from spica.trial import Metrics, Outcome, TrialResult
 
 
 def distinct_feasible(mode: str) -> int:
@@ -222,7 +222,7 @@ def test_points_that_the_sla_excludes_are_shown_apart(tmp_path: Path) -> None:
             Outcome.FEASIBLE, metrics=Metrics({**base, "goodput_output_throughput_tok_s": good})
         )
 
-    from spica.evaluate.protocol import Sla
+    from spica.trial import Sla
 
     scoring = Scoring("pareto", ("goodput", "throughput"), Sla(e2e_ms=1.0))
     result = Setup(tmp_path, scoring=scoring).run(FakeEvaluator(model=with_goodput))
@@ -241,7 +241,7 @@ def test_a_goodput_of_nothing_has_no_winner(tmp_path: Path) -> None:
             Outcome.FEASIBLE, metrics=Metrics({**base, "goodput_output_throughput_tok_s": 0.0})
         )
 
-    from spica.evaluate.protocol import Sla
+    from spica.trial import Sla
 
     result = Setup(tmp_path, scoring=Scoring("goodput", sla=Sla(e2e_ms=1.0))).run(
         FakeEvaluator(model=none_good)

@@ -27,13 +27,13 @@ from sweep_fakes import (
 from spica.deployment.sample import Sample
 from spica.deployment.shapes import Mode
 from spica.errors import LedgerError, SweepInterrupted
-from spica.evaluate.protocol import TrialResult
 from spica.goals.score import Scoring
 from spica.optimize.protocol import Study, Values
 from spica.record import Ledger
 from spica.record.results import SweepResult
 from spica.sweep import ConfirmOptions, StopFlag, raise_if_interrupted, stop_on_interrupt
 from spica.sweep.events import PhaseChanged, SweepEvent, TrialFinished
+from spica.trial import TrialResult
 
 HERE = Path(__file__).parent
 PARETO = Scoring("pareto", ("throughput", "throughput_per_user"))

@@ -12,8 +12,9 @@ from spica.deployment.pool import ConfigPool
 from spica.deployment.projection import Projection
 from spica.deployment.sample import Sample
 from spica.deployment.shapes import Mode
-from spica.evaluate.protocol import PlannerTarget, Traffic
 from spica.optimize.protocol import CategoricalParameter, Parameter, Value, Values
+from spica.planner.presets import PlannerTarget
+from spica.traffic.replayed import Traffic
 
 #: The traffic of a sample with that concurrency (None: the workload's own).
 TrafficOf = Callable[[int | None], Traffic]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spica.branches.backend_pool import union_of
 from spica.branches.branch import Branch, TrafficOf
 from spica.branches.capacity import KvBook
 from spica.branches.checks import (
@@ -19,16 +20,16 @@ from spica.branches.decode import RolePins, SampleMaker
 from spica.branches.knobs import ROLES, BranchKnobs, branch_knobs, dead_knobs
 from spica.branches.model import BackendSummary, Dropped, RejectedPool
 from spica.branches.pools import Components, ModePools, RunnerPairs, nothing_viable, pools_of_mode
+from spica.branches.traffic import traffic_for
 from spica.config import SearchSpace, SmartSearchConfig, Workload
-from spica.deployment.pool import union_of
 from spica.deployment.projection import ParallelConfigProjector
 from spica.deployment.sample import Deployment, KvManager, PredictorSettings
 from spica.deployment.shapes import Mode, Role
 from spica.errors import NoPerfDatabase, Problem
 from spica.evaluate.engine_args import ignored_settings
-from spica.evaluate.protocol import PlannerTarget, Traffic
 from spica.facts import ModelFacts
-from spica.traffic.replayed import PreparedTrace, traffic_for
+from spica.planner.presets import PlannerTarget
+from spica.traffic.replayed import PreparedTrace, Traffic
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from spica.deployment.pool import BackendFacts
+from spica.branches.backend_pool import BackendFacts
+from spica.deployment.kv_load import RoleKv
 from spica.deployment.sample import EngineSettings, Sample
 from spica.deployment.shapes import ParallelConfig, Role
-from spica.evaluate.kv_load import RoleKv
 from spica.facts import KvCapacity, KvQuery
 
 Capacity = Callable[[KvQuery], KvCapacity]

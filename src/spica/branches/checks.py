@@ -12,9 +12,14 @@ from spica.branches.model import Dropped
 from spica.config import SearchSpace, SmartSearchConfig, Workload
 from spica.deployment.sample import PlannerSettings
 from spica.errors import ConfigError, Problem, StackError
-from spica.evaluate.protocol import PlannerTarget
 from spica.planner.filters import filter_scaling_policies
-from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, PLANNER_PRESETS, SCALING_POLICIES
+from spica.planner.presets import (
+    FPM_SAMPLING,
+    LOAD_SENSITIVITY,
+    PLANNER_PRESETS,
+    SCALING_POLICIES,
+    PlannerTarget,
+)
 
 #: What the installed planner has against a policy, or None (``evaluate.planner_config``).
 PlannerValidator = Callable[[PlannerSettings, PlannerTarget], str | None]

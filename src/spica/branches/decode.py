@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeVar, cast
 
 from spica.branches.capacity import KvBook
 from spica.branches.knobs import ROUTER_KNOBS, BranchKnobs, Composites, value_of
+from spica.deployment.kv_load import kv_load
 from spica.deployment.projection import ParallelConfigProjector, Projection
 from spica.deployment.sample import (
     Backend,
@@ -22,7 +23,6 @@ from spica.deployment.sample import (
     ScalingSettings,
 )
 from spica.deployment.shapes import ParallelConfig, Role
-from spica.evaluate.kv_load import kv_load
 from spica.optimize.protocol import Value, Values
 from spica.planner.predictors import PredictorSpec
 from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy

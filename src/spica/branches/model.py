@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from spica.deployment.pool import RejectedShape
+from spica.branches.backend_pool import RejectedShape
 from spica.deployment.projection import Projection
 from spica.deployment.sample import Sample
 from spica.deployment.shapes import Mode

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spica.branches.capacity import Capacity
-from spica.branches.knobs import ROLES
-from spica.branches.model import Dropped, RejectedPool
-from spica.config import SearchSpace
-from spica.deployment.pins import pinned_pools
-from spica.deployment.pool import (
+from spica.branches.backend_pool import (
     BackendFacts,
     BackendPool,
     Feasibility,
@@ -20,6 +15,11 @@ from spica.deployment.pool import (
     backend_facts,
     parallel_configs_for,
 )
+from spica.branches.capacity import Capacity
+from spica.branches.knobs import ROLES
+from spica.branches.model import Dropped, RejectedPool
+from spica.branches.pins import pinned_pools
+from spica.config import SearchSpace
 from spica.deployment.shapes import Mode
 from spica.errors import NoPerfDatabase, NoViableParallelConfig, SpicaError
 from spica.facts import (

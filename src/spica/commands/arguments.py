@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from spica.cli import Loading
 from spica.commands.traces import app as trace_app
+from spica.signals import Loading
 from spica.sweep.options import naming_options, options_of
 
 app = typer.Typer(

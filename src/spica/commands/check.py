@@ -6,12 +6,13 @@ from pathlib import Path
 
 from rich.text import Text
 
+from spica.branches.space import space_json
 from spica.commands.console import err, out, print_json
 from spica.config.load import load_config
 from spica.errors import EXIT_OK
 from spica.report.collect import traffic_text
 from spica.report.numbers import MEASURES
-from spica.report.space import space_json, space_view
+from spica.report.space import space_view
 from spica.sweep.prepare import prepare, scoring_of_goal
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from spica.deployment.sample import EngineSettings, KvRouterSettings, Sample
 from spica.deployment.shapes import Role
-from spica.evaluate.protocol import PlannerTarget, SyntheticTraffic, TraceTraffic, Traffic
-from spica.planner.presets import FpmSampling, LoadSensitivity
+from spica.planner.presets import FpmSampling, LoadSensitivity, PlannerTarget
+from spica.traffic.replayed import SyntheticTraffic, TraceTraffic, Traffic
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ class PlannerSettings:
 
 @dataclass(frozen=True, slots=True)
 class KvLoad:
-    """How a KV-load ratio became a concurrency (all capacities in tokens; see ``evaluate/kv_load.py``)."""
+    """How a KV-load ratio became a concurrency (all capacities in tokens; see ``deployment/kv_load.py``)."""
 
     kv_load_ratio: float
     concurrency: int

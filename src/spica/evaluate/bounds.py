@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spica.evaluate.protocol import ReplayPlan, SyntheticTraffic
+from spica.evaluate.protocol import ReplayPlan
+from spica.traffic.replayed import SyntheticTraffic
 
 #: Measured on one core over 8 loads (10 to 30,000 prompt tokens, 2 to 2,000 output tokens, 64 to 512 in
 #: flight, 5,000 to 200,000 requests): 5 to 20 us per request, 10 ns per prompt token, 0.23 us (512 in flight)

@@ -6,7 +6,8 @@ import dataclasses
 
 from spica.deployment.sample import PlannerSettings, PredictorSettings, Sample, ScalingSettings
 from spica.evaluate.engine_args import Json
-from spica.evaluate.protocol import PlannerTarget, Sla
+from spica.planner.presets import PlannerTarget
+from spica.trial import Sla
 
 
 class PlannerUnsupported(ValueError):

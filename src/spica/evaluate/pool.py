@@ -18,11 +18,12 @@ import psutil
 from spica.errors import StackError
 from spica.evaluate.bounds import Limits, refusal
 from spica.evaluate.process import Bounds, WorkerProcess
-from spica.evaluate.protocol import Outcome, ReplayPlan, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.reasons import STACK_PREFIX
 from spica.evaluate.replay import ReplayOptions
 from spica.evaluate.slim_tables import SlimTables, TablesRequest
 from spica.evaluate.worker import TablesTask, Task
+from spica.trial import Outcome, TrialResult
 
 #: RAM left to the main process and the system when the default memory cap is worked out.
 RESERVED_BYTES: Final = 2 * 2**30

@@ -11,9 +11,11 @@ from typing import Final
 from spica.deployment.sample import Backend
 from spica.deployment.shapes import Mode
 from spica.errors import Problem, StackError, TraceError
-from spica.evaluate.protocol import Evaluator, Outcome, ReplayPlan, TraceTraffic, TrialResult
+from spica.evaluate.protocol import Evaluator, ReplayPlan
 from spica.evaluate.proven import tiny_plan
 from spica.evaluate.reasons import DIED_PREFIX, STACK_PREFIX, TRACE_PREFIX
+from spica.traffic.replayed import TraceTraffic
+from spica.trial import Outcome, TrialResult
 from spica.versions import stack_versions
 
 #: Rows of the trace that a preflight replays.

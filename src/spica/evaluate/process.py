@@ -18,13 +18,12 @@ from typing import Final
 
 import psutil
 
-import spica
 from spica.errors import StackError
 from spica.evaluate.bounds import told_apart
-from spica.evaluate.protocol import Outcome, TrialResult
 from spica.evaluate.reasons import DIED_PREFIX
 from spica.evaluate.slim_tables import SlimTables
 from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Taken, Task
+from spica.trial import Outcome, TrialResult
 
 #: How often the parent looks at a worker's memory, in seconds.
 WATCH_SECONDS: Final = 0.2
@@ -302,7 +301,7 @@ class WorkerProcess:
 
 def worker_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The parent's environment, the workers' own settings, ``extra``, and a path on which Spica is found."""
-    root = str(Path(spica.__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     paths = [root, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
     return {**os.environ, **WORKER_ENV, **extra, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 

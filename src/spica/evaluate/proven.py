@@ -7,9 +7,11 @@ from typing import Final, Protocol
 
 from spica.deployment.sample import PlannerSettings
 from spica.evaluate.bounds import estimate
-from spica.evaluate.protocol import Outcome, ReplayPlan, SyntheticTraffic, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.replay import ReplayOptions, run_replay
 from spica.evaluate.slim_tables import Proofs, SlimTables
+from spica.traffic.replayed import SyntheticTraffic
+from spica.trial import Outcome, TrialResult
 
 #: A candidate's own replay serves as the proof when it is estimated to take no longer than this (seconds).
 OWN_PROOF_SECONDS: Final = 1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spica.evaluate.protocol import Outcome
+from spica.trial import Outcome
 
 
 @dataclass(frozen=True, slots=True)

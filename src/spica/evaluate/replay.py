@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from spica.evaluate.bounds import Limits, refusal
 from spica.evaluate.engine_args import EngineArgs, Json, engine_args, unsupported_reason
 from spica.evaluate.planner_config import PlannerUnsupported, planner_config
-from spica.evaluate.protocol import (
-    Metrics,
-    Outcome,
-    ReplayPlan,
-    Sla,
-    SyntheticTraffic,
-    TraceTraffic,
-    TrialResult,
-)
+from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.reasons import classify
 from spica.evaluate.router import router_config
 from spica.evaluate.timeline import PoolChange, replica_timeline
+from spica.traffic.replayed import SyntheticTraffic, TraceTraffic
+from spica.trial import Metrics, Outcome, Sla, TrialResult
 
 if TYPE_CHECKING:
     from dynamo.llm import KvRouterConfig

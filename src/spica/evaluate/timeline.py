@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spica.deployment.shapes import ParallelConfig, Role
-from spica.evaluate.protocol import ReplicaCount
+from spica.trial import ReplicaCount
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ at all.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-from spica.evaluate.protocol import Metrics, Outcome, Sla, TrialResult
 from spica.optimize.protocol import Objective
+from spica.trial import Metrics, Outcome, Sla, TrialResult
 
 ScalarTarget = Literal[
     "throughput", "throughput_per_gpu", "throughput_per_user", "e2e_latency", "goodput", "goodput_per_gpu"
@@ -138,6 +139,16 @@ class Scoring:
             return False
         goodput = metrics.get(_GOODPUT)
         return goodput is not None and goodput <= 0
+
+
+def scoring_of(config: Mapping[str, Any]) -> Scoring:
+    """The goal of a resolved configuration."""
+    goal = config.get("goal") or {}
+    sla = goal.get("sla")
+    made = Scoring(target=goal.get("target", "throughput"), sla=Sla(**sla) if sla else None)
+    if goal.get("pareto_objectives"):
+        made = replace(made, pareto_objectives=tuple(goal["pareto_objectives"]))
+    return made
 
 
 def score(target: ScalarTarget, natural: float) -> float:

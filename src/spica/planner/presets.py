@@ -12,9 +12,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from spica.errors import ConfigError, Problem, nearest
+
+#: What the planner's scaling aims at.
+PlannerTarget = Literal["throughput", "latency", "sla"]
 
 
 @dataclass(frozen=True, slots=True)

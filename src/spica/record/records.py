@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spica.evaluate.protocol import Metrics, Outcome, ReplicaCount, TrialResult
 from spica.optimize.protocol import Values
+from spica.trial import Metrics, Outcome, ReplicaCount, TrialResult
 
 #: Settings that decide what is measured and how it is scored, for every candidate alike.
 _DECISIVE: Final = (

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spica.deployment.sample import FlatConfig, Sample
-from spica.evaluate.protocol import Metrics, Outcome
 from spica.goals.score import Scoring
+from spica.trial import Metrics, Outcome
 
 Stop = Literal["", "interrupted", "max_minutes"]
 

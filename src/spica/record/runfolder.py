@@ -18,18 +18,19 @@ from typing import Final
 import psutil
 
 from spica.branches import BranchPlan
+from spica.branches.space import space_json
 from spica.config import SmartSearchConfig
 from spica.config.load import dump_yaml
 from spica.errors import DISK_ERRORS, InputError, LedgerError, Problem, StackError
 from spica.record import LEDGER_FILE, LOCK_FILE, NOT_BEGUN_REMEDY, Ledger, RunLock, refuse_in_use
 from spica.record.results import SweepResult
-from spica.report.collect import SPACE_FILE, SUMMARY_FILE
-from spica.report.space import space_json
 from spica.traffic.write import REPLAY_FILE
 from spica.versions import all_versions
 
 CONFIG_FILE: Final = "config.yaml"
 VERSIONS_FILE: Final = "versions.json"
+SPACE_FILE: Final = "space.json"
+SUMMARY_FILE: Final = "summary.json"
 #: What a process that was killed before its run began may have left; such a folder counts as empty.
 _BEGINNING: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{re.escape(LEDGER_FILE)}(-wal|-shm|-journal)?")
 #: The same, where the lock file shows that it is not the user's.

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from spica.errors import LedgerError
-from spica.evaluate.protocol import Metrics, Outcome, Sla
 from spica.goals.ranking import knee, pareto_front, rank
-from spica.goals.score import MissingGoodput, Scoring, avg_gpu, score
+from spica.goals.score import MissingGoodput, Scoring, avg_gpu, score, scoring_of
 from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
+from spica.record.runfolder import SPACE_FILE, SUMMARY_FILE
 from spica.report.data import (
     BranchRow,
     Extras,
@@ -31,9 +31,7 @@ from spica.report.data import (
     TrialRow,
 )
 from spica.sweep.confirm import mean_metrics
-
-SPACE_FILE = "space.json"
-SUMMARY_FILE = "summary.json"
+from spica.trial import Metrics, Outcome
 
 
 def collect(folder: Path) -> RunReport:
@@ -54,16 +52,6 @@ def collect(folder: Path) -> RunReport:
             remedy="use the version of Spica that made it",
         ) from error
     return report
-
-
-def scoring_of(config: Mapping[str, Any]) -> Scoring:
-    """The goal of a resolved configuration."""
-    goal = config.get("goal") or {}
-    sla = goal.get("sla")
-    made = Scoring(target=goal.get("target", "throughput"), sla=Sla(**sla) if sla else None)
-    if goal.get("pareto_objectives"):
-        made = replace(made, pareto_objectives=tuple(goal["pareto_objectives"]))
-    return made
 
 
 def _assemble(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spica.deployment.sample import FlatConfig
-from spica.evaluate.protocol import ReplicaCount
 from spica.goals.score import Scoring
+from spica.trial import ReplicaCount
 
 Metric = Mapping[str, float]
 

@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from spica.deployment.sample import FlatConfig
-from spica.evaluate.protocol import Outcome
 from spica.report.numbers import candidate_text, duration, values_text
 from spica.sweep.events import (
     BestImproved,
@@ -26,6 +25,7 @@ from spica.sweep.events import (
     TrialFinished,
     Warned,
 )
+from spica.trial import Outcome
 
 #: How often one reason is spelled out before it is only counted.
 SHOW_REASON = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spica.deployment.sample import FlatConfig
-from spica.evaluate.protocol import Sla
+from spica.trial import Sla
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import yaml
 
 from spica.deployment.sample import FlatConfig, Scalar
-from spica.report.workers import Worker, frontend_environment, take, worker_arguments, workers_of
+from spica.ship.workers import Worker, frontend_environment, take, worker_arguments, workers_of
 
 Json = Mapping[str, "Json"] | list["Json"] | Scalar
 

@@ -10,7 +10,7 @@ import yaml
 
 from spica.config.settings import SETTINGS
 from spica.deployment.sample import FlatConfig
-from spica.report.workers import take
+from spica.ship.workers import take
 
 _DIMS = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep", "replicas")
 _ROUTER = (

@@ -10,10 +10,10 @@ from itertools import combinations
 from typing import Final
 
 from spica.deployment.sample import Sample
-from spica.evaluate.protocol import Metrics
 from spica.goals.ranking import exclusive_share, pareto_front, rank, reference_point
 from spica.goals.score import Scoring, avg_gpu, score
 from spica.record.results import Candidate, Comparison, Spread
+from spica.trial import Metrics
 
 #: Two means differ when the chance of such a difference under equal means is below this.
 SIGNIFICANCE: Final = 0.05

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from spica.deployment.sample import FlatConfig
-from spica.evaluate.protocol import Outcome
 from spica.record.results import Timings as Timings
+from spica.trial import Outcome
 
 Phase = Literal["preflight", "searching", "confirming", "done"]
 

@@ -7,15 +7,16 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from spica.branches import BranchPlan
+from spica.branches.space import space_json
 from spica.errors import LedgerError
-from spica.evaluate.protocol import ReplayPlan, TrialResult
+from spica.evaluate.protocol import ReplayPlan
 from spica.optimize import make_optimizer
 from spica.record import Ledger
 from spica.record.results import SweepResult
-from spica.report.collect import SPACE_FILE
-from spica.report.space import space_json
+from spica.record.runfolder import SPACE_FILE
 from spica.sweep import SweepInputs, run_sweep
 from spica.sweep.events import PhaseChanged, SweepObserver
+from spica.trial import TrialResult
 
 
 def has_ended(ledger: Ledger) -> bool:

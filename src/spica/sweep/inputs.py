@@ -8,9 +8,11 @@ from typing import Protocol
 
 from spica.deployment.sample import Sample
 from spica.deployment.shapes import Mode
-from spica.evaluate.protocol import PlannerTarget, ReplayPlan, Traffic
+from spica.evaluate.protocol import ReplayPlan
 from spica.goals.score import Scoring
 from spica.optimize.protocol import Optimizer, Parameter, Study, Values
+from spica.planner.presets import PlannerTarget
+from spica.traffic.replayed import Traffic
 
 OptimizerFactory = Callable[[Study], Optimizer]
 

@@ -13,7 +13,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from spica.evaluate.protocol import Outcome, TrialResult
 from spica.goals.ranking import Point
 from spica.optimize.protocol import Observation, Suggestion
 from spica.record import AskRecord, Ledger, SuggestionRecord, TellRecord
@@ -26,6 +25,7 @@ from spica.sweep.measure import Finished, MeasurementId, Measurer
 from spica.sweep.progress import Progress
 from spica.sweep.rounds import BranchState, Entry, Kind, Round
 from spica.sweep.study import Answer, BranchStudy
+from spica.trial import Outcome, TrialResult
 
 #: Rounds open at the same time: one being evaluated, one being asked for or queued behind it.
 OPEN_ROUNDS: Final = 2

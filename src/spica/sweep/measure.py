@@ -9,9 +9,10 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 
 from spica.errors import SpicaError, StackError
-from spica.evaluate.protocol import Evaluator, ReplayPlan, TrialResult
+from spica.evaluate.protocol import Evaluator, ReplayPlan
 from spica.goals.score import Scoring
 from spica.record import Ledger, TrialRecord
+from spica.trial import TrialResult
 
 
 @dataclass(frozen=True, slots=True)

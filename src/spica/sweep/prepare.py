@@ -184,6 +184,6 @@ def _trace_warnings(config: SmartSearchConfig, trace: Trace | None) -> tuple[str
 
 def scoring_of_goal(config: SmartSearchConfig) -> Scoring:
     """The goal as the sweep scores by it."""
-    from spica.report.collect import scoring_of
+    from spica.goals.score import scoring_of
 
     return scoring_of({"goal": config.goal.model_dump(mode="json")})

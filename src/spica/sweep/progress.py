@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from spica.evaluate.protocol import TrialResult
 from spica.goals.ranking import Point, dominates
 from spica.goals.score import Scoring
 from spica.sweep.events import (
@@ -22,6 +21,7 @@ from spica.sweep.events import (
 )
 from spica.sweep.measure import Finished, MeasurementId
 from spica.sweep.rounds import BranchState, Entry, Kind
+from spica.trial import TrialResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spica.evaluate.protocol import Outcome, TrialResult
 from spica.goals.ranking import Point
 from spica.optimize.protocol import Suggestion
 from spica.sweep.budget import Standing
 from spica.sweep.inputs import Decoded, SearchBranch
 from spica.sweep.study import BranchStudy
+from spica.trial import Outcome, TrialResult
 
 #: Suggestions per wanted candidate after which a round gives up.
 SUGGESTIONS_PER_CANDIDATE = 11

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from spica.evaluate.protocol import Evaluator, Metrics
+from spica.evaluate.protocol import Evaluator
 from spica.record import Ledger
 from spica.record.results import Candidate, Stop, SweepResult
 from spica.sweep import summary
@@ -20,6 +20,7 @@ from spica.sweep.loop import Search, Stopped, make_states
 from spica.sweep.measure import Finished, MeasurementId, Measurer
 from spica.sweep.progress import Progress
 from spica.sweep.rounds import BranchState, Entry
+from spica.trial import Metrics
 
 _STOPPING: Final = {
     "interrupted": "stopping: replays in flight get {:g} s; once more ends everything at once",

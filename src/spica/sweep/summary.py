@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spica.evaluate.protocol import Outcome
 from spica.goals.ranking import hypervolume, knee, pareto_front, rank, reference_point
 from spica.goals.score import Scoring, avg_gpu, score
 from spica.record.results import (
@@ -24,6 +23,7 @@ from spica.sweep.inputs import SweepInputs
 from spica.sweep.loop import Search
 from spica.sweep.measure import MeasurementId, Measurer
 from spica.sweep.rounds import BranchState, Entry, Kind, without_numbers
+from spica.trial import Outcome
 
 
 def candidates(states: Sequence[BranchState], measurer: Measurer, scoring: Scoring) -> tuple[Candidate, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spica.deployment.pool import (
+from spica.branches.backend_pool import (
     BackendFacts,
     BackendPool,
     Feasibility,

@@ -180,7 +180,7 @@ import sys, time
 sys.path.insert(0, {tests!r})
 from evaluation_samples import Make
 from spica.evaluate.pool import LocalEvaluator
-from spica.evaluate.protocol import SyntheticTraffic
+from spica.traffic.replayed import SyntheticTraffic
 
 print("once", flush=True)
 evaluator = LocalEvaluator(1, max_eval_seconds=None)

@@ -101,7 +101,6 @@ def menu(
     capacity: Capacity | None,
     *,
     seqs: tuple[int, ...] = (8, 24, 256, 1024),
-    tokens: tuple[int, ...] = (8192, 16384, 32768),
     target: PlannerTarget = "throughput",
     round_robin: bool = True,
     kv_load: tuple[float, float] | None = None,
@@ -113,7 +112,6 @@ def menu(
     book = KvBook("h200_sxm", nextn, {sample.backend: facts}, dict.fromkeys(roles, seqs), capacity)
     return Menu(
         max_num_seqs=tuple((role, seqs) for role in roles),
-        max_num_batched_tokens=tuple((role, tokens) for role in roles),
         round_robin=round_robin,
         router=KvRouterSettings(0.0, 0.25, 0.2),
         fpm=FPM_SAMPLING["small"],

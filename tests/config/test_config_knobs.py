@@ -18,7 +18,7 @@ from spica.knobs.table import (
     COMPOSITE_REQUIRED_KEYS,
     KNOBS,
     SEARCH_CHOICES,
-    Kind,
+    KnobKind,
     When,
     document,
     knob,
@@ -93,15 +93,15 @@ PINNED = {
 }
 
 
-def of_kind(kind: Kind) -> dict[str, object]:
+def of_kind(kind: KnobKind) -> dict[str, object]:
     return {name: k.default for name, k in KNOBS.items() if k.kind is kind}
 
 
 def test_the_table_holds_the_knobs_and_defaults_of_the_reference() -> None:
-    assert of_kind(Kind.ATOMIC) == ATOMIC
-    assert of_kind(Kind.COMPOSITE) == COMPOSITE
-    assert of_kind(Kind.PINNED) == {"model_name": None, "hardware_sku": None, **PINNED}
-    assert of_kind(Kind.PARALLEL) == {"parallel_configs": ()}
+    assert of_kind(KnobKind.ATOMIC) == ATOMIC
+    assert of_kind(KnobKind.COMPOSITE) == COMPOSITE
+    assert of_kind(KnobKind.PINNED) == {"model_name": None, "hardware_sku": None, **PINNED}
+    assert of_kind(KnobKind.PARALLEL) == {"parallel_configs": ()}
 
 
 def test_the_choices_are_those_of_the_reference() -> None:

@@ -57,7 +57,7 @@ def test_rejected_shapes_keep_reason_and_bytes() -> None:
     assert pool.configs == (agg(4, 1), agg(4, 2), agg(8, 1))
     assert [(r.shape.tp, r.reason) for r in pool.rejected] == [(1, "no KV budget"), (2, "no KV budget")]
     assert all(r.verdict is not None and r.verdict.capacity.breakdown == BYTES for r in pool.rejected)
-    assert pool.context_length_used == 1000
+    assert pool.facts.max_seq_len == 1000
 
 
 def test_backend_filters_reject_before_the_cache_is_asked() -> None:

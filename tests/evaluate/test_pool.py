@@ -18,9 +18,9 @@ import psutil
 import pytest
 from evaluation_samples import Make
 
-from spica.evaluate.bounds import told_apart
+from spica.evaluate.bounds import Limits, told_apart
 from spica.evaluate.pool import LocalEvaluator, default_memory_limit
-from spica.evaluate.process import Bounds, WorkerProcess, describe_death
+from spica.evaluate.process import WorkerProcess, describe_death
 from spica.evaluate.replay import ReplayOptions
 from spica.evaluate.worker import Task
 from spica.traffic.replayed import SyntheticTraffic
@@ -66,17 +66,17 @@ def _pid(worker: WorkerProcess) -> int:
 
 def test_a_late_worker_is_killed_and_replaced(worker: WorkerProcess) -> None:
     pid = _pid(worker)
-    result = worker.run(_task(ENDLESS), Bounds(max_seconds=1.0))
+    result = worker.run(_task(ENDLESS), Limits(max_seconds=1.0))
     assert result.outcome is Outcome.TIMED_OUT
     assert "exceed runtime" in result.reason
     assert _gone(pid)
-    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+    assert worker.run(_task(SMALL), Limits()).outcome is Outcome.FEASIBLE
 
 
 def test_a_worker_over_its_memory_cap_is_killed(worker: WorkerProcess) -> None:
     pid = _pid(worker)
     large = SyntheticTraffic(isl=30_000, osl=50, num_requests=8000, concurrency=16)
-    result = worker.run(_task(large), Bounds(max_bytes=400 * 2**20))
+    result = worker.run(_task(large), Limits(max_bytes=400 * 2**20))
     assert result.outcome is Outcome.INFEASIBLE
     assert "memory cap" in result.reason
     assert re.search(r"more than the cap of 0\.39\d* GiB", result.reason)
@@ -87,15 +87,15 @@ def test_a_killed_worker_costs_one_trial(worker: WorkerProcess) -> None:
     pid = _pid(worker)
     assassin = threading.Timer(1.0, os.kill, (pid, signal.SIGKILL))
     assassin.start()
-    result = worker.run(_task(ENDLESS), Bounds())
+    result = worker.run(_task(ENDLESS), Limits())
     assassin.join()
     assert result.outcome is Outcome.FAILED
     assert result.reason.startswith("worker died (signal 9, SIGKILL")
-    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+    assert worker.run(_task(SMALL), Limits()).outcome is Outcome.FEASIBLE
     idle = _pid(worker)
     os.kill(idle, signal.SIGKILL)
     assert _wait(lambda: worker.pid is None)
-    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+    assert worker.run(_task(SMALL), Limits()).outcome is Outcome.FEASIBLE
 
 
 def test_a_worker_that_dies_before_it_has_the_plan_costs_nothing(worker: WorkerProcess) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_before_it_has_the_plan_costs_nothing(worker: WorkerP
     os.kill(first, signal.SIGSTOP)
     assassin = threading.Timer(0.5, os.kill, (first, signal.SIGKILL))
     assassin.start()
-    result = worker.run(_task(SMALL), Bounds())
+    result = worker.run(_task(SMALL), Limits())
     assassin.join()
     assert result.outcome is Outcome.FEASIBLE
     assert worker.pid not in (None, first)
@@ -113,7 +113,7 @@ def test_a_worker_that_dies_before_it_has_the_plan_costs_nothing(worker: WorkerP
 def test_a_worker_ignores_ctrl_c_and_has_its_own_environment(worker: WorkerProcess) -> None:
     pid = _pid(worker)
     os.kill(pid, signal.SIGINT)
-    assert worker.run(_task(SMALL), Bounds()).outcome is Outcome.FEASIBLE
+    assert worker.run(_task(SMALL), Limits()).outcome is Outcome.FEASIBLE
     assert worker.pid == pid
     assert os.getpgid(pid) != os.getpgid(0)
     environment = psutil.Process(pid).environ()

@@ -4,7 +4,7 @@ from spica.branches.branch import Branch
 from spica.branches.build import BranchPlan, build_branches
 from spica.branches.checks import KeptPolicies, PlannerValidator, kept_policies
 from spica.branches.decode import predictor_settings
-from spica.branches.model import BackendSummary, Decoded, Dimension, Dropped, RejectedPool
+from spica.branches.model import BackendSummary, DecodedPoint, Dimension, Dropped, RejectedPool
 from spica.branches.pools import Components
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Branch",
     "BranchPlan",
     "Components",
-    "Decoded",
+    "DecodedPoint",
     "Dimension",
     "Dropped",
     "KeptPolicies",

@@ -113,11 +113,6 @@ class BackendPool:
     def version(self) -> str:
         return self.facts.version
 
-    @property
-    def context_length_used(self) -> int:
-        """The sequence length the KV caches were held against, in tokens."""
-        return self.facts.max_seq_len
-
 
 def union_of(pools: Iterable[BackendPool]) -> ConfigPool:
     """The pools of several backends as one."""

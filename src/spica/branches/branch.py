@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spica.branches.decode import SampleMaker
-from spica.branches.model import BackendSummary, Decoded, Dimension, dimension
+from spica.branches.model import BackendSummary, DecodedPoint, Dimension, dimension
 from spica.deployment.canonical import Canonical, Menu, canonicalize
 from spica.deployment.pool import ConfigPool
 from spica.deployment.projection import Projection
@@ -78,7 +78,7 @@ class Branch:
             raise ValueError("this branch was built without the trace of its workload")
         return self._traffic_of(sample.concurrency)
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedPoint:
         """The candidate that ``values`` (one per parameter) stands for, and whether it can be measured at
         all.
 
@@ -89,7 +89,7 @@ class Branch:
         canonical = self._canonical(requested, reason)
         if not reason:
             reason = self._maker.book.objection(canonical.sample)
-        return Decoded(canonical.sample, requested, projection, canonical.rules, reason)
+        return DecodedPoint(canonical.sample, requested, projection, canonical.rules, reason)
 
     def identity(self, values: Values) -> str:
         """The key of the candidate that ``values`` stands for: equal keys are measured once."""
@@ -142,7 +142,6 @@ def _menu(maker: SampleMaker, planner_target: PlannerTarget) -> Menu:
     roles = tuple(maker.pins)
     return Menu(
         max_num_seqs=tuple((role, knobs.seqs(role)) for role in roles),
-        max_num_batched_tokens=tuple((role, knobs.tokens(role)) for role in roles),
         round_robin="round_robin" in knobs.router_mode.values,
         router=maker.standing_router(),
         fpm=maker.composites.sampling[0],

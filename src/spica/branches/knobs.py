@@ -135,9 +135,6 @@ class BranchKnobs:
     def seqs(self, role: Role) -> tuple[int, ...]:
         return tuple(int(v) for v in self.batching[f"{role}_max_num_seqs"].values)
 
-    def tokens(self, role: Role) -> tuple[int, ...]:
-        return tuple(int(v) for v in self.batching[f"{role}_max_num_batched_tokens"].values)
-
 
 def branch_knobs(
     space: SearchSpace, mode: Mode, composites: Composites, kv_load_ratio: tuple[float, float] | None

@@ -50,7 +50,7 @@ def dimension(parameter: Parameter) -> Dimension:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedPoint:
     """What a suggestion stands for.
 
     ``sample`` is the canonical candidate, the one that is measured, shown and keyed; ``requested`` the one as

@@ -11,7 +11,7 @@ from spica.deployment.sample import Backend, RouterMode
 from spica.deployment.shapes import Mode, ParallelConfig
 from spica.errors import Problem
 from spica.knobs.setting import Setting
-from spica.knobs.table import KNOBS, Kind, default
+from spica.knobs.table import KNOBS, KnobKind, default
 from spica.planner.predictors import PredictorSpec, predictor_problems, resolve_predictor
 from spica.planner.presets import (
     PLANNER_PRESETS,
@@ -160,7 +160,7 @@ class SearchSpace(Block):
         if name == "decode_enable_prefix_caching" and value is True:
             notices.append(Problem("prefix caching is always off on decode workers; set to false", key))
             return False, ()
-        if KNOBS[name].kind is Kind.PARALLEL:
+        if KNOBS[name].kind is KnobKind.PARALLEL:
             return parallel_config(value, key)
         if not is_composite(setting):
             return None
@@ -178,8 +178,3 @@ class SearchSpace(Block):
     def scales(self) -> bool:
         """Whether any scaling policy runs a planner loop."""
         return any(not policy.is_static for policy in self.planner_scaling_policy)
-
-    @property
-    def offloads(self) -> bool:
-        """Whether host offload is on."""
-        return self.num_g2_blocks > 0

@@ -23,14 +23,13 @@ from spica.traffic.replayed import SyntheticTraffic, TraceTraffic, Traffic
 class Menu:
     """What a branch may choose from, as far as rules need it; a canonical value is always on the menu.
 
-    ``max_num_seqs`` and ``max_num_batched_tokens`` per role, ascending. ``router``, ``fpm`` and
+    ``max_num_seqs`` per role, ascending. ``router``, ``fpm`` and
     ``sensitivity`` are the entries that stand for all others where they cannot act. ``kv_load_range`` is
     the (low, high) of a searched ``kv_load_ratio``. ``kv_tokens(sample, role)`` is the KV capacity per
     rank; None when it is not known, and rules that could move it then do not apply.
     """
 
     max_num_seqs: tuple[tuple[Role, tuple[int, ...]], ...]
-    max_num_batched_tokens: tuple[tuple[Role, tuple[int, ...]], ...]
     round_robin: bool
     router: KvRouterSettings | None
     fpm: FpmSampling

@@ -10,7 +10,7 @@ from typing import Literal
 from spica.deployment.shapes import ParallelConfig, Role, WorkerGroup
 from spica.optimize.protocol import Value
 
-Kind = Literal["ratio", "size", "mode"]
+FeatureKind = Literal["ratio", "size", "mode"]
 _ATTENTION_MODES = ("tp", "dp")
 _FFN_MODES = ("ep", "tp")
 
@@ -22,7 +22,7 @@ class Feature:
     """
 
     name: str
-    kind: Kind
+    kind: FeatureKind
     role: Role | None = None
     modes: tuple[str, ...] = ()
     default: float = math.nan

@@ -17,7 +17,7 @@ import psutil
 
 from spica.errors import StackError
 from spica.evaluate.bounds import Limits, refusal
-from spica.evaluate.process import Bounds, WorkerProcess
+from spica.evaluate.process import WorkerProcess
 from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.reasons import STACK_PREFIX
 from spica.evaluate.replay import ReplayOptions
@@ -76,7 +76,6 @@ class LocalEvaluator:
             raise ValueError(f"jobs must be at least 1, not {jobs}")
         cap = default_memory_limit(jobs) if memory_limit_bytes == 0 else memory_limit_bytes
         self.jobs = jobs
-        self._bounds = Bounds(max_eval_seconds, cap)
         self._limits = Limits(max_eval_seconds, cap)
         self._options = ReplayOptions(limits=self._limits)
         self._tables: str | None = None
@@ -165,7 +164,7 @@ class LocalEvaluator:
         try:
             if self._closing.is_set():
                 raise CancelledError
-            result = worker.run(task, self._bounds)
+            result = worker.run(task, self._limits)
             result = replace(result, worker=worker.number, pid=worker.last_pid)
         except StackError as error:
             result = TrialResult(Outcome.FAILED, f"{STACK_PREFIX}: {error}")

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 
 from spica.errors import StackError
-from spica.evaluate.bounds import told_apart
+from spica.evaluate.bounds import Limits, told_apart
 from spica.evaluate.reasons import DIED_PREFIX
 from spica.evaluate.slim_tables import SlimTables
 from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Taken, Task
@@ -52,14 +52,6 @@ class WorkerGone(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Wall-clock seconds of one replay and resident bytes of its worker; None is no bound."""
-
-    max_seconds: float | None = None
-    max_bytes: int | None = None
-
-
 class WorkerProcess:
     """One worker, restarted when it has died. Used by one thread at a time; ``kill`` by any.
 
@@ -87,7 +79,7 @@ class WorkerProcess:
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
-    def run(self, task: Task, bounds: Bounds) -> TrialResult:
+    def run(self, task: Task, limits: Limits) -> TrialResult:
         """Measure ``task``. A worker that is late, too large or dies costs this one trial; one that is dead
         before it has taken the task up is replaced, once, at no cost.
 
@@ -95,31 +87,31 @@ class WorkerProcess:
         not a slow candidate. StackError when the replay cannot be imported at all.
         """
         try:
-            return self._attempt(task, bounds)
+            return self._attempt(task, limits)
         except WorkerGone as gone:
             self.stop()
             if self._taken or self._closed:
                 return self._death(gone)
         try:
-            return self._attempt(task, bounds)
+            return self._attempt(task, limits)
         except WorkerGone as gone:
             self.stop()
             return self._death(gone)
 
-    def _attempt(self, task: Task, bounds: Bounds) -> TrialResult:
+    def _attempt(self, task: Task, limits: Limits) -> TrialResult:
         self.ensure_ready()
         self._taken, self._sent = False, time.monotonic()
-        if bounds.max_seconds is not None and bounds.max_seconds < COLD_SECONDS:
-            self._load(task, bounds)
+        if limits.max_seconds is not None and limits.max_seconds < COLD_SECONDS:
+            self._load(task, limits)
         self._taken, self._sent = False, time.monotonic()
         self._send(task)
-        return self._await(task, bounds, self._sent)
+        return self._await(task, limits, self._sent)
 
     def _death(self, gone: WorkerGone) -> TrialResult:
         reason = f"{DIED_PREFIX} ({gone})"
         return TrialResult(Outcome.FAILED, reason, seconds=time.monotonic() - self._sent)
 
-    def _load(self, task: Task, bounds: Bounds) -> None:
+    def _load(self, task: Task, limits: Limits) -> None:
         """Have the worker load what ``task`` needs, unless it has done so before. Whatever comes of it, the
         task itself will show."""
         sample = task.plan.sample
@@ -127,7 +119,7 @@ class WorkerProcess:
         if need in self._loaded:
             return
         self._send(replace(task, warm=True))
-        answer = self._await(task, replace(bounds, max_seconds=COLD_SECONDS), time.monotonic())
+        answer = self._await(task, replace(limits, max_seconds=COLD_SECONDS), time.monotonic())
         if self._process is None:
             raise WorkerGone(None)
         if answer.outcome is not Outcome.FAILED:
@@ -246,9 +238,9 @@ class WorkerProcess:
         except OSError as error:
             raise WorkerGone(self._status()) from error
 
-    def _await(self, task: Task, bounds: Bounds, started: float) -> TrialResult:
+    def _await(self, task: Task, limits: Limits, started: float) -> TrialResult:
         while True:
-            left = None if bounds.max_seconds is None else started + bounds.max_seconds - time.monotonic()
+            left = None if limits.max_seconds is None else started + limits.max_seconds - time.monotonic()
             answer = self._receive(WATCH_SECONDS if left is None else max(0.0, min(left, WATCH_SECONDS)))
             if isinstance(answer, TrialResult):
                 return answer
@@ -256,14 +248,14 @@ class WorkerProcess:
                 self._taken = True
                 continue
             spent = time.monotonic() - started
-            if bounds.max_seconds is not None and spent >= bounds.max_seconds:
+            if limits.max_seconds is not None and spent >= limits.max_seconds:
                 self.stop()
-                reason = f"exceed runtime: the replay was stopped after {bounds.max_seconds:g} s"
+                reason = f"exceed runtime: the replay was stopped after {limits.max_seconds:g} s"
                 return TrialResult(Outcome.TIMED_OUT, reason, seconds=spent)
             used = self._resident_bytes()
-            if bounds.max_bytes is not None and used > bounds.max_bytes:
+            if limits.max_bytes is not None and used > limits.max_bytes:
                 self.stop()
-                size, cap = told_apart(used, bounds.max_bytes)
+                size, cap = told_apart(used, limits.max_bytes)
                 reason = f"memory cap: the replay used {size}, more than the cap of {cap}"
                 return TrialResult(Outcome.INFEASIBLE, reason, seconds=spent)
 

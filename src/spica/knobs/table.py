@@ -18,7 +18,7 @@ from spica.planner.predictors import LOAD_PREDICTOR_FIELDS, LOAD_PREDICTOR_PRESE
 from spica.planner.presets import PLANNER_FIELDS, PLANNER_PRESETS
 
 
-class Kind(StrEnum):
+class KnobKind(StrEnum):
     """How a knob is searched: a list whose entries are choices, a fixed value, named bundles, or shapes."""
 
     ATOMIC = "atomic"
@@ -48,7 +48,7 @@ class Knob:
     """
 
     setting: Setting
-    kind: Kind
+    kind: KnobKind
     group: str
     when: When = When.ALWAYS
     role: Role | None = None
@@ -68,7 +68,7 @@ class Knob:
     @property
     def searched(self) -> bool:
         """Whether the knob is a list that several entries make a study dimension."""
-        return self.kind in (Kind.ATOMIC, Kind.COMPOSITE)
+        return self.kind in (KnobKind.ATOMIC, KnobKind.COMPOSITE)
 
 
 def _listed(
@@ -82,7 +82,7 @@ def _listed(
     return Setting(name, type_, choices if default is None else default, meaning, unit, choices, is_list=True)
 
 
-def _group(name: str, kind: Kind, *settings: Setting, when: When = When.ALWAYS) -> tuple[Knob, ...]:
+def _group(name: str, kind: KnobKind, *settings: Setting, when: When = When.ALWAYS) -> tuple[Knob, ...]:
     return tuple(Knob(setting, kind, name, when) for setting in settings)
 
 
@@ -102,15 +102,15 @@ def _engine(
         caching,
     )
     return (
-        *(Knob(setting, Kind.ATOMIC, title, when, role) for setting in searched),
-        *(Knob(setting, Kind.PINNED, title, when, role) for setting in pinned),
+        *(Knob(setting, KnobKind.ATOMIC, title, when, role) for setting in searched),
+        *(Knob(setting, KnobKind.PINNED, title, when, role) for setting in pinned),
     )
 
 
 _DEPLOYMENT: Final = (
     *_group(
         "Deployment",
-        Kind.ATOMIC,
+        KnobKind.ATOMIC,
         _listed(
             "deployment_mode",
             ValueType.STR,
@@ -121,7 +121,7 @@ _DEPLOYMENT: Final = (
     ),
     *_group(
         "Deployment",
-        Kind.PINNED,
+        KnobKind.PINNED,
         text("model_name", "Hugging Face id, or the path of a local model", required=True),
         text("hardware_sku", "GPU system, one that has performance data", required=True),
         whole("gpu_budget", 32, 1, 4096, "most GPUs a candidate may use", "GPUs"),
@@ -133,7 +133,7 @@ _DEPLOYMENT: Final = (
     ),
     *_group(
         "Deployment",
-        Kind.PARALLEL,
+        KnobKind.PARALLEL,
         Setting(
             "parallel_configs",
             ValueType.DICT,
@@ -171,11 +171,13 @@ _ENGINES: Final = (
 _G2: Final = "KV manager (host offload)"
 _OFFLOAD: Final = (
     *_group(
-        _G2, Kind.PINNED, whole("num_g2_blocks", 0, 0, 10**9, "host blocks; 0 turns offload off", "blocks")
+        _G2,
+        KnobKind.PINNED,
+        whole("num_g2_blocks", 0, 0, 10**9, "host blocks; 0 turns offload off", "blocks"),
     ),
     *_group(
         _G2,
-        Kind.PINNED,
+        KnobKind.PINNED,
         whole("kv_bytes_per_token", None, 1, 2**30, "KV-cache bytes per token; needed by offload", "bytes"),
         real("bandwidth_g1_to_g2_gbps", None, 0, 1e6, "device-to-host bandwidth", "GB/s", above=True),
         real("bandwidth_g2_to_g1_gbps", None, 0, 1e6, "host-to-device bandwidth", "GB/s", above=True),
@@ -189,12 +191,12 @@ _FLOAT: Final = ValueType.FLOAT
 _ROUTER: Final = (
     *_group(
         "Router",
-        Kind.ATOMIC,
+        KnobKind.ATOMIC,
         _listed("router_mode", ValueType.STR, ("kv_router", "round_robin"), "how requests find a worker"),
     ),
     *_group(
         "Router",
-        Kind.ATOMIC,
+        KnobKind.ATOMIC,
         _listed("overlap_score_credit", _FLOAT, (0.0, 0.5, 1.0), "credit for cached prefix blocks"),
         _listed("prefill_load_scale", _FLOAT, _SCALES, "weight of a worker's prefill load"),
         _listed("router_temperature", _FLOAT, (0.0, 0.2, 0.5, 1.0), "randomness of the choice; 0: best one"),
@@ -202,7 +204,7 @@ _ROUTER: Final = (
     ),
     *_group(
         "Router",
-        Kind.ATOMIC,
+        KnobKind.ATOMIC,
         _listed("host_cache_hit_weight", _FLOAT, (0.5, 0.75, 1.0), "weight of blocks cached on the host"),
         _listed("disk_cache_hit_weight", _FLOAT, (0.0, 0.25, 0.5), "weight of blocks cached on disk"),
         when=When.KV_ROUTER_OFFLOAD,
@@ -211,7 +213,7 @@ _ROUTER: Final = (
 
 _ADMISSION: Final = _group(
     "Admission control (reserved; refused with kv_router)",
-    Kind.PINNED,
+    KnobKind.PINNED,
     whole(
         "active_decode_blocks_threshold", None, 1, 10**9, "active decode blocks of a busy worker", "blocks"
     ),
@@ -225,7 +227,7 @@ _ADMISSION: Final = _group(
 
 
 def _composite(name: str, presets: Mapping[str, object], meaning: str, when: When) -> Knob:
-    return Knob(_listed(name, ValueType.DICT, tuple(presets), meaning), Kind.COMPOSITE, "Planner", when)
+    return Knob(_listed(name, ValueType.DICT, tuple(presets), meaning), KnobKind.COMPOSITE, "Planner", when)
 
 
 _PLANNER: Final = (
@@ -311,7 +313,7 @@ def _row(knob: Knob) -> str:
     type_ = f"list[{setting.type}]" if setting.is_list else setting.type + ("?" if setting.optional else "")
     default_ = "required" if setting.required else f"`{_shown(setting.default) or 'none'}`"
     allowed = "the default's" if setting.choices and setting.default == setting.choices else setting.allowed
-    if knob.kind is Kind.PARALLEL:
+    if knob.kind is KnobKind.PARALLEL:
         allowed = "`{tp, attention_dp, moe_tp, moe_ep, pp, replicas}`, or `{prefill: ..., decode: ...}`"
     meaning = setting.meaning + (f" ({setting.unit})" if setting.unit else "")
     return f"| `{setting.name}` | {knob.kind} | {type_} | {default_} | {allowed} | {knob.when} | {meaning} |"

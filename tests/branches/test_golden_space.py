@@ -93,7 +93,8 @@ def _parameter(parameter: Parameter) -> dict[str, object]:
 def _value(parameter: Parameter, draw: random.Random) -> Value:
     if isinstance(parameter, FloatParameter):
         return draw.uniform(parameter.low, parameter.high)
-    return draw.choice(parameter.choices)
+    choices: tuple[Value, ...] = parameter.choices
+    return draw.choice(choices)
 
 
 def _draw(branch: Branch, draw: random.Random) -> dict[str, Value]:

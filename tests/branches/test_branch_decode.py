@@ -88,7 +88,7 @@ def test_every_suggestion_is_legal_and_inside_the_menus(
         assert sample.router_mode in space.router_mode
         assert (sample.router is not None) == (sample.router_mode == "kv_router")
         if sample.router is not None:
-            assert sample.router.overlap_score_credit in space.overlap_score_credit
+            assert sample.router.overlap_score_credit in space.value("overlap_score_credit")
             assert (sample.router.host_cache_hit_weight is not None) == (space.num_g2_blocks > 0)
         assert (sample.planner.scaling is not None) == (sample.planner.policy != "disabled")
     assert decoded.feasible == (decoded.reason == "")

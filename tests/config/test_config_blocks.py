@@ -51,7 +51,7 @@ def test_a_minimal_configuration_has_the_defaults() -> None:
 def test_blocks_are_frozen() -> None:
     c = config()
     with pytest.raises(ValidationError):
-        c.search_space.gpu_budget = 3  # type: ignore[misc]
+        c.search_space.gpu_budget = 3
     with pytest.raises(ValidationError):
         c.goal = Goal()  # type: ignore[misc]
 
@@ -95,8 +95,8 @@ def test_duplicates_are_dropped_in_order_with_a_warning() -> None:
         c = config(
             search_space={**SPACE, "agg_max_num_seqs": [512, 256, 512, 256], "router_temperature": [0, 0.0]}
         )
-    assert c.search_space.agg_max_num_seqs == (512, 256)
-    assert c.search_space.router_temperature == (0.0,)
+    assert c.search_space.value("agg_max_num_seqs") == (512, 256)
+    assert c.search_space.value("router_temperature") == (0.0,)
     assert [str(w.message).split(":")[0] for w in caught] == [
         "search_space.agg_max_num_seqs[2]",
         "search_space.agg_max_num_seqs[3]",
@@ -107,7 +107,7 @@ def test_duplicates_are_dropped_in_order_with_a_warning() -> None:
 def test_decode_prefix_caching_is_forced_off_with_a_warning() -> None:
     with pytest.warns(ConfigWarning, match="always off on decode workers"):
         c = config(search_space={**SPACE, "decode_enable_prefix_caching": True})
-    assert c.search_space.decode_enable_prefix_caching is False
+    assert c.search_space.value("decode_enable_prefix_caching") is False
 
 
 def test_nothing_is_warned_about_without_cause() -> None:
@@ -242,7 +242,7 @@ def test_a_length_equal_to_the_context_fits() -> None:
 
 def test_admission_control_is_inert_under_round_robin() -> None:
     space = {**SPACE, "router_mode": ["round_robin"], "active_decode_blocks_threshold": 7}
-    assert config(search_space=space).search_space.active_decode_blocks_threshold == 7
+    assert config(search_space=space).search_space.value("active_decode_blocks_threshold") == 7
 
 
 @pytest.mark.parametrize("given", [None, 3, "text", [], ("a",)])

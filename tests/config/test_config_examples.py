@@ -45,7 +45,7 @@ def test_the_pinned_deployment_is_the_one_of_the_reference() -> None:
     assert isinstance(pin, AggConfig)
     assert (str(pin), pin.workers.shape.strategy, pin.used_gpus) == ("2x(tp4-ep4)", "tep", 8)
     assert [policy.name for policy in space.planner_scaling_policy] == ["load_180_5"]
-    assert (space.gpu_budget, space.agg_max_num_batched_tokens, space.agg_max_num_seqs) == (
+    assert (space.gpu_budget, space.value("agg_max_num_batched_tokens"), space.value("agg_max_num_seqs")) == (
         64,
         (16384,),
         (512,),

@@ -13,16 +13,16 @@ from spica.config.goal import Goal
 from spica.config.settings import SETTINGS
 from spica.config.sweep import SweepOptions
 from spica.config.workload import SYNTHETIC_FIELDS, TRACE_FIELDS, Workload
+from spica.knobs.document import document, flags_table
+from spica.knobs.knob import KnobKind
 from spica.knobs.table import (
     COMPOSITE_DICT_KEYS,
     COMPOSITE_REQUIRED_KEYS,
     KNOBS,
     SEARCH_CHOICES,
-    KnobKind,
-    When,
-    document,
     knob,
 )
+from spica.knobs.when import When
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -167,6 +167,10 @@ def test_an_unknown_knob_is_a_key_error() -> None:
 def test_the_document_is_up_to_date() -> None:
     assert (DOCS / "knobs.md").read_text() == document()
     assert all(f"| `{name}` |" in document() for name in KNOBS)
+
+
+def test_the_table_of_flags_is_up_to_date() -> None:
+    assert flags_table() in (DOCS / "deploy.md").read_text()
 
 
 def test_the_settings_of_the_other_blocks_are_documented() -> None:

@@ -142,7 +142,7 @@ def _menu(maker: SampleMaker, planner_target: PlannerTarget) -> Menu:
     roles = tuple(maker.pins)
     return Menu(
         max_num_seqs=tuple((role, knobs.seqs(role)) for role in roles),
-        round_robin="round_robin" in knobs.router_mode.values,
+        round_robin="round_robin" in knobs.menus["router_mode"].values,
         router=maker.standing_router(),
         fpm=maker.composites.sampling[0],
         sensitivity=maker.composites.sensitivity[0],

@@ -16,18 +16,19 @@ from spica.branches.checks import (
     check_planner,
     kept_policies,
 )
-from spica.branches.decode import RolePins, SampleMaker
+from spica.branches.decode import UNSET, SampleMaker, fixed_settings
 from spica.branches.knobs import ROLES, BranchKnobs, branch_knobs, dead_knobs
 from spica.branches.model import BackendSummary, Dropped, RejectedPool
 from spica.branches.pools import Components, ModePools, RunnerPairs, nothing_viable, pools_of_mode
 from spica.branches.traffic import traffic_for
 from spica.config import SearchSpace, SmartSearchConfig, Workload
 from spica.deployment.projection import ParallelConfigProjector
-from spica.deployment.sample import Deployment, KvManager, PredictorSettings
+from spica.deployment.sample import Deployment, KvManager, PredictorSettings, Scalar
 from spica.deployment.shapes import Mode, Role
 from spica.errors import NoPerfDatabase, Problem
 from spica.evaluate.engine_args import ignored_settings
 from spica.facts import ModelFacts
+from spica.knobs.bindings import Holder, made
 from spica.planner.presets import PlannerTarget
 from spica.traffic.replayed import PreparedTrace, Traffic
 
@@ -216,37 +217,16 @@ def _book(space: SearchSpace, found: ModePools, knobs: BranchKnobs, components: 
     )
 
 
-def _pins(space: SearchSpace, mode: Mode) -> dict[Role, RolePins]:
-    return {
-        role: RolePins(
-            block_size=getattr(space, f"{role}_block_size"),
-            gpu_memory_utilization=getattr(space, f"{role}_gpu_memory_utilization"),
-            enable_prefix_caching=getattr(space, f"{role}_enable_prefix_caching"),
-        )
-        for role in ROLES[mode]
-    }
+def _pins(space: SearchSpace, mode: Mode) -> dict[Role, dict[str, Scalar]]:
+    return {role: fixed_settings(space, Holder.ENGINE, role) for role in ROLES[mode]}
 
 
 def _deployment(space: SearchSpace, model: ModelFacts) -> Deployment:
     """The pinned scalars. A local model goes by its absolute folder, which is what the replay is given."""
-    return Deployment(
-        model_name=model.path,
-        hardware_sku=space.hardware_sku,
-        gpu_budget=space.gpu_budget,
-        min_gpu_budget=space.min_gpu_budget,
-        min_endpoint=space.min_endpoint,
-        context_length=space.context_length,
-        startup_time=space.startup_time,
-        aic_nextn=space.aic_nextn,
-        max_seq_len=space.context_length or model.context_length,
-    )
+    settings = fixed_settings(space, Holder.DEPLOYMENT)
+    settings |= {"model_name": model.path, "max_seq_len": space.context_length or model.context_length}
+    return made(Deployment, settings, UNSET)
 
 
 def _kv_manager(space: SearchSpace) -> KvManager:
-    return KvManager(
-        num_g2_blocks=space.num_g2_blocks,
-        kv_bytes_per_token=space.kv_bytes_per_token,
-        bandwidth_g1_to_g2_gbps=space.bandwidth_g1_to_g2_gbps,
-        bandwidth_g2_to_g1_gbps=space.bandwidth_g2_to_g1_gbps,
-        offload_batch_size=space.offload_batch_size,
-    )
+    return made(KvManager, fixed_settings(space, Holder.KV_MANAGER), UNSET)

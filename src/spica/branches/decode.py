@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar, cast
 
 from spica.branches.capacity import KvBook
-from spica.branches.knobs import ROUTER_KNOBS, BranchKnobs, Composites, value_of
+from spica.branches.knobs import BranchKnobs, Composites, NameKnob, NumberKnob, value_of
+from spica.config import SearchSpace
 from spica.deployment.kv_load import kv_load
 from spica.deployment.projection import ParallelConfigProjector, Projection
 from spica.deployment.sample import (
@@ -20,9 +21,13 @@ from spica.deployment.sample import (
     PredictorSettings,
     RouterMode,
     Sample,
+    Scalar,
     ScalingSettings,
 )
-from spica.deployment.shapes import ParallelConfig, Role
+from spica.deployment.shapes import Role
+from spica.knobs.bindings import Holder, made, part_of
+from spica.knobs.knob import Knob, KnobKind
+from spica.knobs.table import KNOBS
 from spica.optimize.protocol import Value, Values
 from spica.planner.predictors import PredictorSpec
 from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy
@@ -33,14 +38,22 @@ T = TypeVar("T", ScalingPolicy, FpmSampling, LoadSensitivity)
 #: The forecaster of an interval that no sub-sweep decided.
 CONSTANT_LAST: Final = PredictorSettings("constant")
 
+#: Holder -> the knobs with one value there.
+_PLACED: Final[Mapping[Holder, tuple[Knob, ...]]] = {
+    holder: tuple(k for k in KNOBS.values() if len(k.places) == 1 and k.places[0].holder is holder)
+    for holder in Holder
+}
+#: Value of a place where nothing is said.
+UNSET: Final = {knob.places[0].name: knob.unset for knobs in _PLACED.values() for knob in knobs}
 
-@dataclass(frozen=True, slots=True)
-class RolePins:
-    """The pinned engine settings of a role."""
 
-    block_size: int
-    gpu_memory_utilization: float
-    enable_prefix_caching: bool
+def fixed_settings(space: SearchSpace, holder: Holder, role: Role | None = None) -> dict[str, Scalar]:
+    """The settings of a part of a sample that are the same for every candidate."""
+    return {
+        knob.places[0].name: space.value(knob.name)
+        for knob in _PLACED[holder]
+        if knob.kind is KnobKind.PINNED and knob.role == role
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +61,14 @@ class SampleMaker:
     """Everything that turns the values of a suggestion into a sample; shared by all suggestions of a branch.
 
     ``isl`` and ``osl`` are needed for a KV-load workload only. ``concurrency`` is the fixed number in flight
-    of the workload, if it has one. ``attention_formats`` maps a backend to the number format its prefill
-    attention is timed in, where the data lacks the model's own.
+    of the workload, if it has one. ``pins`` are the pinned engine settings of each role.
+    ``attention_formats`` maps a backend to the number format its prefill attention is timed in, where the
+    data lacks the model's own.
     """
 
     deployment: Deployment
     kv_manager: KvManager
-    pins: Mapping[Role, RolePins]
+    pins: Mapping[Role, Mapping[str, Scalar]]
     knobs: BranchKnobs
     composites: Composites
     predictors: Mapping[int, PredictorSettings]
@@ -80,14 +94,14 @@ class SampleMaker:
         """
         backend = self.backend(values)
         projection = self.projector.project(values, backend)
-        router_mode = cast(RouterMode, value_of(self.knobs.router_mode, values))
+        router_mode = cast(RouterMode, value_of(self.knobs.menus["router_mode"], values))
         sample = Sample(
             backend=backend,
             backend_version=self.book.facts[backend].version,
             deployment=self.deployment,
             kv_manager=self.kv_manager,
             parallel=projection.config,
-            engines=self._engines(projection.config, values),
+            engines=tuple((role, self._engine(role, backend, values)) for role in self.pins),
             router_mode=router_mode,
             router=self.router(values) if router_mode == "kv_router" else None,
             planner=self._planner(values),
@@ -102,28 +116,32 @@ class SampleMaker:
         return replace(sample, concurrency=load.concurrency, kv_load=load), projection, ""
 
     def router(self, values: Values) -> KvRouterSettings:
-        weights = {name: float(value_of(knob, values)) for name, knob in self.knobs.router.items()}
-        return KvRouterSettings(**weights)
+        return made(KvRouterSettings, self._searched(Holder.ROUTER, values), UNSET)
 
     def standing_router(self) -> KvRouterSettings | None:
         """The router settings that stand for all where none can act: every knob at its default."""
-        if not self.knobs.router:
+        menus = self.knobs.menus
+        if not any(knob.name in menus for knob in _PLACED[Holder.ROUTER]):
             return None
-        return self.router({name: knob.default for name, knob in self.knobs.router.items()})
+        defaults = {name: menu.default for name, menu in menus.items() if isinstance(menu, NumberKnob)}
+        return self.router(defaults)
 
     def knob_values(self, sample: Sample) -> dict[str, Value]:
         """The study values that ``sample`` was made from; knobs it does not use are absent.
 
         Inverse of ``make`` but for the shape, and in one respect more: what is single-valued is given too.
         """
-        values: dict[str, Value] = {"backend": sample.backend, "router_mode": sample.router_mode}
-        for role, engine in sample.engines:
-            values[f"{role}_max_num_batched_tokens"] = float(engine.max_num_batched_tokens)
-            values[f"{role}_max_num_seqs"] = float(engine.max_num_seqs)
-        if sample.router is not None:
-            names = (n for n in ROUTER_KNOBS if n in self.knobs.router)
-            values |= {name: getattr(sample.router, name) for name in names}
-        values["planner_scaling_policy"] = sample.planner.policy
+        values: dict[str, Value] = {
+            "backend": sample.backend,
+            "planner_scaling_policy": sample.planner.policy,
+        }
+        for name, menu in self.knobs.menus.items():
+            knob = KNOBS[name]
+            if knob.kind is KnobKind.COMPOSITE or part_of(sample, knob.places[0].holder, knob.role) is None:
+                continue
+            value = knob.value(sample)
+            if value is not None:
+                values[name] = str(value) if isinstance(menu, NameKnob) else float(value)
         scaling = sample.planner.scaling
         if scaling is not None:
             values |= self._composite_names(scaling)
@@ -157,29 +175,33 @@ class SampleMaker:
             raise ValueError(f"kv_load_ratio: {ratio!r} is not in [{knob.low}, {knob.high}]")
         return float(ratio)
 
-    def _engines(self, parallel: ParallelConfig, values: Values) -> tuple[tuple[Role, EngineSettings], ...]:
-        return tuple((role, self._engine(role, values)) for role, _ in parallel.groups)
+    def _engine(self, role: Role, backend: Backend, values: Values) -> EngineSettings:
+        searched = self._searched(Holder.ENGINE, values, role, backend)
+        return made(EngineSettings, {**self.pins[role], **searched}, UNSET)
 
-    def _engine(self, role: Role, values: Values) -> EngineSettings:
-        pins = self.pins[role]
-        batching = self.knobs.batching
-        return EngineSettings(
-            max_num_batched_tokens=int(value_of(batching[f"{role}_max_num_batched_tokens"], values)),
-            max_num_seqs=int(value_of(batching[f"{role}_max_num_seqs"], values)),
-            block_size=pins.block_size,
-            gpu_memory_utilization=pins.gpu_memory_utilization,
-            # A decode worker is handed its KV; it has no prompt of its own to find again.
-            enable_prefix_caching=pins.enable_prefix_caching and role != "decode",
-        )
+    def _searched(
+        self, holder: Holder, values: Values, role: Role | None = None, backend: Backend | None = None
+    ) -> dict[str, Scalar]:
+        """The settings of a part of the sample that the study decides, but for those the backend has not."""
+        menus = self.knobs.menus
+        return {
+            knob.places[0].name: knob.typed(value_of(menus[knob.name], values))
+            for knob in _PLACED[holder]
+            if knob.role == role and knob.name in menus and (backend is None or backend in knob.backends)
+        }
 
     def _planner(self, values: Values) -> PlannerSettings:
-        policy = _named(self.composites.policies, value_of(self.knobs.policy, values))
+        policy = self._entry(self.composites.policies, "planner_scaling_policy", values)
         return planner_settings(
             policy,
-            _named(self.composites.sampling, value_of(self.knobs.fpm, values)),
-            _named(self.composites.sensitivity, value_of(self.knobs.sensitivity, values)),
+            self._entry(self.composites.sampling, "planner_fpm_sampling", values),
+            self._entry(self.composites.sensitivity, "planner_load_sensitivity", values),
             self.predictors,
         )
+
+    def _entry(self, entries: tuple[T, ...], knob: str, values: Values) -> T:
+        name = value_of(self.knobs.menus[knob], values)
+        return next(entry for entry in entries if entry.name == name)
 
 
 def predictor_settings(spec: PredictorSpec) -> PredictorSettings:
@@ -215,7 +237,3 @@ def planner_settings(
         enable_load_scaling=policy.enable_load_scaling,
         scaling=scaling,
     )
-
-
-def _named(entries: tuple[T, ...], name: Value) -> T:
-    return next(entry for entry in entries if entry.name == name)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spica.branches.model import Dropped
 from spica.deployment.features import geometric_centre
 from spica.deployment.shapes import Mode, Role
-from spica.knobs.table import KNOBS, When
+from spica.knobs.bindings import Search
+from spica.knobs.knob import Knob, KnobKind
+from spica.knobs.setting import ValueType
+from spica.knobs.table import KNOBS
+from spica.knobs.when import Conditions, When
 from spica.optimize.protocol import (
     CategoricalParameter,
     DiscreteParameter,
@@ -24,23 +27,7 @@ from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy
 if TYPE_CHECKING:
     from spica.config import SearchSpace
 
-_ROUTED: Final = (When.KV_ROUTER, When.KV_ROUTER_OFFLOAD)
 ROLES: Final[dict[Mode, tuple[Role, ...]]] = {"agg": ("agg",), "disagg": ("prefill", "decode")}
-
-#: The router knobs, and those of them that weigh offloaded blocks.
-ROUTER_KNOBS: Final = tuple(k.name for k in KNOBS.values() if k.searched and k.when in _ROUTED)
-OFFLOAD_KNOBS: Final = tuple(
-    k.name for k in KNOBS.values() if k.searched and k.when is When.KV_ROUTER_OFFLOAD
-)
-
-#: What the router itself starts from: the default of a study dimension, where listed.
-_ROUTER_STARTS: Final = {
-    "overlap_score_credit": 1.0,
-    "prefill_load_scale": 1.0,
-    "router_temperature": 0.0,
-    "host_cache_hit_weight": 0.75,
-    "disk_cache_hit_weight": 0.25,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,72 +92,86 @@ class Composites:
     def scales(self) -> bool:
         return not all(policy.is_static for policy in self.policies)
 
+    def of(self, name: str) -> tuple[ScalingPolicy | FpmSampling | LoadSensitivity, ...]:
+        """The entries of a composite knob. Raises KeyError."""
+        entries: dict[str, tuple[ScalingPolicy | FpmSampling | LoadSensitivity, ...]] = {
+            "planner_scaling_policy": self.policies,
+            "planner_fpm_sampling": self.sampling,
+            "planner_load_sensitivity": self.sensitivity,
+        }
+        return entries[name]
+
 
 @dataclass(frozen=True, slots=True)
 class BranchKnobs:
-    """The knobs of one branch that can act, with their menus."""
+    """The knobs of one branch that can act, with their menus, in the order of the study's dimensions."""
 
     mode: Mode
-    batching: dict[str, NumberKnob]
-    router_mode: NameKnob
-    router: dict[str, NumberKnob]
-    policy: NameKnob
-    fpm: NameKnob
-    sensitivity: NameKnob
+    menus: dict[str, NumberKnob | NameKnob]
     kv_load: RatioKnob | None
 
     def parameters(self) -> tuple[Parameter, ...]:
-        knobs: list[NumberKnob | NameKnob | RatioKnob] = [
-            *self.batching.values(),
-            self.router_mode,
-            *self.router.values(),
-            self.policy,
-            self.fpm,
-            self.sensitivity,
-        ]
+        knobs: list[NumberKnob | NameKnob | RatioKnob] = [*self.menus.values()]
         if self.kv_load is not None:
             knobs.append(self.kv_load)
         return tuple(p for knob in knobs if (p := knob.parameter) is not None)
 
     def seqs(self, role: Role) -> tuple[int, ...]:
-        return tuple(int(v) for v in self.batching[f"{role}_max_num_seqs"].values)
+        return tuple(int(v) for v in self.menus[f"{role}_max_num_seqs"].values)
+
+
+def conditions(space: SearchSpace, modes: tuple[Mode, ...], composites: Composites) -> Conditions:
+    """What holds of some candidate of the search."""
+    return Conditions(
+        modes=modes,
+        kv_router="kv_router" in space.router_mode,
+        offload=space.num_g2_blocks > 0,
+        scaling=composites.scales,
+        throughput_scaling=any(p.enable_throughput_scaling for p in composites.policies),
+    )
 
 
 def branch_knobs(
     space: SearchSpace, mode: Mode, composites: Composites, kv_load_ratio: tuple[float, float] | None
 ) -> BranchKnobs:
-    """The knobs of ``mode`` that can act. ``kv_load_ratio`` is the (low, high) of a KV-load workload."""
+    """The knobs of ``mode`` that can act. ``kv_load_ratio`` is the (low, high) of a KV-load workload.
+
+    A composite that cannot act stays, with its first entry.
+    """
+    found = conditions(space, (mode,), composites)
+    menus = {
+        knob.name: _menu(knob, space, composites)
+        for knob in KNOBS.values()
+        if isinstance(knob.search, Search)
+        and (knob.kind is KnobKind.COMPOSITE or not _objection(knob, space, found))
+    }
     return BranchKnobs(
         mode=mode,
-        batching={k.name: k for role in ROLES[mode] for k in _batching(space, role)},
-        router_mode=NameKnob("router_mode", tuple(space.router_mode), Influence.TUNING),
-        router=_router(space),
-        policy=NameKnob("planner_scaling_policy", tuple(p.name for p in composites.policies)),
-        fpm=NameKnob("planner_fpm_sampling", tuple(s.name for s in composites.sampling)),
-        sensitivity=NameKnob("planner_load_sensitivity", tuple(s.name for s in composites.sensitivity)),
+        menus=menus,
         kv_load=None if kv_load_ratio is None else RatioKnob("kv_load_ratio", *kv_load_ratio),
     )
 
 
 def dead_knobs(space: SearchSpace, composites: Composites) -> tuple[Dropped, ...]:
     """Searched knobs that cannot act in any candidate, and why. A knob with one value is no dimension anyway
-    and is not mentioned."""
-    found: list[Dropped] = []
-    if "kv_router" not in space.router_mode:
-        names = [name for name in ROUTER_KNOBS if len(getattr(space, name)) > 1]
-        found += [Dropped("knob", name, "the router weighs nothing under round_robin") for name in names]
-    elif space.num_g2_blocks <= 0:
-        names = [name for name in OFFLOAD_KNOBS if len(getattr(space, name)) > 1]
-        reason = "there are no host or disk blocks to weigh: num_g2_blocks is 0"
-        found += [Dropped("knob", name, reason) for name in names]
-    if not composites.scales:
-        searched = {
-            "planner_fpm_sampling": space.planner_fpm_sampling,
-            "planner_load_sensitivity": space.planner_load_sensitivity,
-        }
-        reason = "no scaling policy runs a loop"
-        found += [Dropped("knob", name, reason) for name, values in searched.items() if len(values) > 1]
-    return tuple(found)
+    and is not mentioned, nor is a knob of a mode that is not searched."""
+    found = conditions(space, space.deployment_mode, composites)
+    return tuple(
+        Dropped("knob", knob.name, reason)
+        for knob in KNOBS.values()
+        if isinstance(knob.search, Search)
+        and knob.when not in (When.AGG, When.DISAGG)
+        and len(space.value(knob.name)) > 1
+        and (reason := _objection(knob, space, found))
+    )
+
+
+def _objection(knob: Knob, space: SearchSpace, found: Conditions) -> str:
+    """Why the knob acts on no candidate."""
+    reason = knob.objection(found)
+    if not reason and not set(knob.backends) & set(space.backend):
+        reason = f"only {', '.join(knob.backends)} has it"
+    return reason
 
 
 def value_of(knob: NumberKnob | NameKnob, values: Values) -> Value:
@@ -187,23 +188,18 @@ def value_of(knob: NumberKnob | NameKnob, values: Values) -> Value:
     raise ValueError(f"{knob.name}: {given!r} is not one of {knob.values}")
 
 
-def _batching(space: SearchSpace, role: Role) -> list[NumberKnob]:
-    knobs = []
-    for suffix in ("max_num_batched_tokens", "max_num_seqs"):
-        name = f"{role}_{suffix}"
-        values: Sequence[int] = sorted(getattr(space, name))
-        knobs.append(NumberKnob(name, tuple(values), geometric_centre(values), log=True))
-    return knobs
-
-
-def _router(space: SearchSpace) -> dict[str, NumberKnob]:
-    if "kv_router" not in space.router_mode:
-        return {}
-    names = [n for n in ROUTER_KNOBS if n not in OFFLOAD_KNOBS or space.num_g2_blocks > 0]
-    knobs = {}
-    for name in names:
-        values = tuple(sorted(float(v) for v in getattr(space, name)))
-        start = _ROUTER_STARTS[name]
-        default = start if start in values else values[(len(values) - 1) // 2]
-        knobs[name] = NumberKnob(name, values, default, influence=Influence.WEIGHT)
-    return knobs
+def _menu(knob: Knob, space: SearchSpace, composites: Composites) -> NumberKnob | NameKnob:
+    assert isinstance(knob.search, Search)
+    influence = knob.search.influence
+    if knob.kind is KnobKind.COMPOSITE:
+        return NameKnob(knob.name, tuple(entry.name for entry in composites.of(knob.name)), influence)
+    given = space.value(knob.name)
+    if knob.setting.type is ValueType.STR:
+        return NameKnob(knob.name, tuple(given), influence)
+    values = tuple(sorted(given))
+    start: float = values[(len(values) - 1) // 2]
+    if knob.search.log:
+        start = geometric_centre(values)
+    elif knob.search.start is not None and knob.search.start in values:
+        start = knob.search.start
+    return NumberKnob(knob.name, values, start, knob.search.log, influence)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pydantic import create_model
 
 from spica.config.block import Block, Converted, Rule, is_composite
 from spica.config.shapes import parallel_config
 from spica.deployment.sample import Backend, RouterMode
-from spica.deployment.shapes import Mode, ParallelConfig
+from spica.deployment.shapes import AggConfig, DisaggConfig, Mode, ParallelConfig
 from spica.errors import Problem
-from spica.knobs.setting import Setting
-from spica.knobs.table import KNOBS, KnobKind, default
+from spica.knobs.knob import KnobKind
+from spica.knobs.setting import Setting, ValueType
+from spica.knobs.table import KNOBS, default
 from spica.planner.predictors import PredictorSpec, predictor_problems, resolve_predictor
 from spica.planner.presets import (
     PLANNER_PRESETS,
@@ -86,10 +90,45 @@ def _admission(space: SearchSpace) -> Iterator[Problem]:
             )
 
 
-class SearchSpace(Block):
+#: The type of one value of a setting.
+_PLAIN: Final[Mapping[ValueType, type]] = MappingProxyType(
+    {ValueType.STR: str, ValueType.INT: int, ValueType.FLOAT: float, ValueType.BOOL: bool}
+)
+_ENTRIES: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "parallel_configs": AggConfig | DisaggConfig,
+        "planner_scaling_policy": ScalingPolicy,
+        "planner_fpm_sampling": FpmSampling,
+        "planner_load_sensitivity": LoadSensitivity,
+        "load_predictor_candidates": PredictorSpec,
+    }
+)
+
+
+def _field(setting: Setting) -> tuple[Any, Any]:
+    """Type and default of a field, as pydantic takes them."""
+    one: Any = _ENTRIES.get(setting.name) or _PLAIN[setting.type]
+    if setting.is_list:
+        one = tuple[one, ...]
+    elif setting.optional:
+        one = one | None
+    return one, ... if setting.required else setting.default
+
+
+if TYPE_CHECKING:
+    _Fields = Block
+else:
+    _Fields = create_model(
+        "_Fields", __base__=Block, **{name: _field(knob.setting) for name, knob in KNOBS.items()}
+    )
+
+
+class SearchSpace(_Fields):
     """Every knob of ``spica.knobs.table``, decoded: presets are typed policies, pins are typed configs.
 
-    List knobs are tuples without duplicates. Units and meanings are in ``docs/knobs.md``. Raises ConfigError.
+    The fields are made from the table. Those that code reads by name are named below once more, for its
+    types; the others are read by ``value``. List knobs are tuples without duplicates. Units and meanings are
+    in ``docs/knobs.md``. Raises ConfigError.
     """
 
     path: ClassVar[str] = "search_space"
@@ -101,58 +140,27 @@ class SearchSpace(Block):
         Rule(("router_mode", *_ADMISSION), _admission),
     )
 
-    deployment_mode: tuple[Mode, ...] = default("deployment_mode")
-    backend: tuple[Backend, ...] = default("backend")
-    model_name: str
-    hardware_sku: str
-    gpu_budget: int = default("gpu_budget")
-    min_gpu_budget: int | None = default("min_gpu_budget")
-    min_endpoint: int | None = default("min_endpoint")
-    context_length: int | None = default("context_length")
-    startup_time: float | None = default("startup_time")
-    aic_nextn: int | None = default("aic_nextn")
-    parallel_configs: tuple[ParallelConfig, ...] = default("parallel_configs")
+    if TYPE_CHECKING:
+        deployment_mode: tuple[Mode, ...]
+        backend: tuple[Backend, ...]
+        model_name: str
+        hardware_sku: str
+        gpu_budget: int
+        min_gpu_budget: int | None
+        context_length: int | None
+        aic_nextn: int | None
+        parallel_configs: tuple[ParallelConfig, ...]
+        num_g2_blocks: int
+        kv_bytes_per_token: int | None
+        router_mode: tuple[RouterMode, ...]
+        planner_scaling_policy: tuple[ScalingPolicy, ...]
+        planner_fpm_sampling: tuple[FpmSampling, ...]
+        planner_load_sensitivity: tuple[LoadSensitivity, ...]
+        load_predictor_candidates: tuple[PredictorSpec, ...]
 
-    prefill_max_num_batched_tokens: tuple[int, ...] = default("prefill_max_num_batched_tokens")
-    prefill_max_num_seqs: tuple[int, ...] = default("prefill_max_num_seqs")
-    prefill_block_size: int = default("prefill_block_size")
-    prefill_gpu_memory_utilization: float = default("prefill_gpu_memory_utilization")
-    prefill_enable_prefix_caching: bool = default("prefill_enable_prefix_caching")
-
-    decode_max_num_batched_tokens: tuple[int, ...] = default("decode_max_num_batched_tokens")
-    decode_max_num_seqs: tuple[int, ...] = default("decode_max_num_seqs")
-    decode_block_size: int = default("decode_block_size")
-    decode_gpu_memory_utilization: float = default("decode_gpu_memory_utilization")
-    decode_enable_prefix_caching: bool = default("decode_enable_prefix_caching")
-
-    agg_max_num_batched_tokens: tuple[int, ...] = default("agg_max_num_batched_tokens")
-    agg_max_num_seqs: tuple[int, ...] = default("agg_max_num_seqs")
-    agg_block_size: int = default("agg_block_size")
-    agg_gpu_memory_utilization: float = default("agg_gpu_memory_utilization")
-    agg_enable_prefix_caching: bool = default("agg_enable_prefix_caching")
-
-    num_g2_blocks: int = default("num_g2_blocks")
-    kv_bytes_per_token: int | None = default("kv_bytes_per_token")
-    bandwidth_g1_to_g2_gbps: float | None = default("bandwidth_g1_to_g2_gbps")
-    bandwidth_g2_to_g1_gbps: float | None = default("bandwidth_g2_to_g1_gbps")
-    offload_batch_size: int | None = default("offload_batch_size")
-
-    router_mode: tuple[RouterMode, ...] = default("router_mode")
-    overlap_score_credit: tuple[float, ...] = default("overlap_score_credit")
-    prefill_load_scale: tuple[float, ...] = default("prefill_load_scale")
-    router_temperature: tuple[float, ...] = default("router_temperature")
-    host_cache_hit_weight: tuple[float, ...] = default("host_cache_hit_weight")
-    disk_cache_hit_weight: tuple[float, ...] = default("disk_cache_hit_weight")
-
-    active_decode_blocks_threshold: int | None = default("active_decode_blocks_threshold")
-    active_prefill_tokens_threshold: int | None = default("active_prefill_tokens_threshold")
-    active_prefill_tokens_threshold_frac: float | None = default("active_prefill_tokens_threshold_frac")
-    no_admission_control: bool = default("no_admission_control")
-
-    planner_scaling_policy: tuple[ScalingPolicy, ...] = default("planner_scaling_policy")
-    planner_fpm_sampling: tuple[FpmSampling, ...] = default("planner_fpm_sampling")
-    planner_load_sensitivity: tuple[LoadSensitivity, ...] = default("planner_load_sensitivity")
-    load_predictor_candidates: tuple[PredictorSpec, ...] = default("load_predictor_candidates")
+    def value(self, name: str) -> Any:
+        """The value of a knob: a tuple for a list knob. Raises KeyError."""
+        return getattr(self, KNOBS[name].name)
 
     @classmethod
     def convert(cls, setting: Setting, value: object, key: str, notices: list[Problem]) -> Converted | None:

@@ -3,6 +3,9 @@
 A sample is made once, from a suggestion (``branches``), and never decoded again. ``Sample.config()`` is its
 flat form for people and files; ``Sample.key()`` its identity: two samples with equal keys are the same
 candidate and are measured once.
+
+A setting that code reads by name has a field of its own. Any other stands in ``more`` of the part it belongs
+to; ``spica.knobs`` says which part that is.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from spica.deployment.shapes import Mode, ParallelConfig, ParallelShape, Role
 
 Scalar = str | int | float | bool | None
 FlatConfig = dict[str, Scalar]
+#: Settings that are only carried from the configuration to the replay and the deployment files, by name,
+#: sorted; what stands at its unset value is left out, so that a new setting changes no old key.
+Carried = tuple[tuple[str, Scalar], ...]
 Backend = Literal["vllm", "sglang", "trtllm"]
 RouterMode = Literal["kv_router", "round_robin"]
 
@@ -38,6 +44,7 @@ class Deployment:
     startup_time: float | None = None
     aic_nextn: int | None = None
     max_seq_len: int | None = None
+    more: Carried = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class KvManager:
     bandwidth_g1_to_g2_gbps: float | None = None
     bandwidth_g2_to_g1_gbps: float | None = None
     offload_batch_size: int | None = None
+    more: Carried = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class EngineSettings:
     block_size: int = 64
     gpu_memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
+    more: Carried = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class KvRouterSettings:
     router_temperature: float
     host_cache_hit_weight: float | None = None
     disk_cache_hit_weight: float | None = None
+    more: Carried = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +235,10 @@ def _fields(
     flat: FlatConfig = {}
     for name in _field_names(value):
         if name in skip:
+            continue
+        if name == "more":
+            more: Carried = getattr(value, name)
+            flat |= {prefix + key: item for key, item in more}
             continue
         item: Scalar = getattr(value, name)
         if item is None and skip_none:

@@ -6,6 +6,8 @@ import dataclasses
 
 from spica.deployment.sample import PlannerSettings, PredictorSettings, Sample, ScalingSettings
 from spica.evaluate.engine_args import Json
+from spica.knobs.bindings import PlannerArg
+from spica.knobs.table import KNOBS
 from spica.planner.presets import PlannerTarget
 from spica.trial import Sla
 
@@ -49,15 +51,13 @@ def planner_config(sample: Sample, target: PlannerTarget, sla: Sla | None) -> di
     fields |= {
         "mode": sample.mode,
         "backend": sample.backend,
-        "max_gpu_budget": sample.deployment.gpu_budget,
         # No report file, no open port: a candidate leaves nothing behind.
         "report_interval_hours": None,
         "live_dashboard_port": 0,
     }
-    if sample.deployment.min_gpu_budget is not None:
-        fields["min_gpu_budget"] = sample.deployment.min_gpu_budget
-    if sample.deployment.min_endpoint is not None:
-        fields["min_endpoint"] = sample.deployment.min_endpoint
+    for knob in KNOBS.values():
+        if isinstance(knob.replay, PlannerArg) and (value := knob.value(sample)) != knob.unset:
+            fields[knob.replay.name] = value
     for role, group in sample.parallel.groups:
         key = "prefill_engine_num_gpu" if role == "prefill" else "decode_engine_num_gpu"
         fields[key] = group.shape.gpus_per_worker

@@ -122,7 +122,7 @@ def _deployment(plan: ReplayPlan, systems_path: str | None) -> _Call:
         else:
             call["decode_engine_args"], call["num_decode_workers"] = args, group.replicas
     if sample.router is not None:
-        call["router_config"] = router_config(sample.router)
+        call["router_config"] = router_config(sample)
     return call
 
 

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spica.deployment.sample import KvRouterSettings
+from spica.deployment.sample import Sample, Scalar
+from spica.knobs.bindings import RouterArg
+from spica.knobs.table import KNOBS
 
 if TYPE_CHECKING:
     from dynamo.llm import KvRouterConfig
 
 
-def router_config(settings: KvRouterSettings) -> KvRouterConfig:
-    """The runtime's own object. A cache-hit weight of None leaves the router's default (0.75 host, 0.25
-    disk); it has nothing to weigh while host offload is off."""
+def router_arguments(sample: Sample) -> dict[str, Scalar]:
+    """The arguments of ``KvRouterConfig``. What is not told has the router's default; cache-hit weights have
+    nothing to weigh while host offload is off."""
+    return {
+        knob.replay.name: value
+        for knob in KNOBS.values()
+        if isinstance(knob.replay, RouterArg) and (value := knob.value(sample)) != knob.unset
+    }
+
+
+def router_config(sample: Sample) -> KvRouterConfig:
+    """The runtime's own object, for a candidate under the KV router."""
     from dynamo.llm import KvRouterConfig
 
-    weights = {
-        name: value
-        for name, value in (
-            ("host_cache_hit_weight", settings.host_cache_hit_weight),
-            ("disk_cache_hit_weight", settings.disk_cache_hit_weight),
-        )
-        if value is not None
-    }
-    return KvRouterConfig(
-        overlap_score_credit=settings.overlap_score_credit,
-        prefill_load_scale=settings.prefill_load_scale,
-        router_temperature=settings.router_temperature,
-        **weights,
-    )
+    return KvRouterConfig(**router_arguments(sample))

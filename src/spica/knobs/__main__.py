@@ -1,5 +1,7 @@
-"""``python -m spica.knobs`` prints ``docs/knobs.md``."""
+"""``python -m spica.knobs`` prints ``docs/knobs.md``, with ``flags`` the table of ``docs/deploy.md``."""
 
-from spica.knobs.table import document
+import sys
 
-print(document(), end="")
+from spica.knobs.document import document, flags_table
+
+print(document() if sys.argv[1:] != ["flags"] else flags_table() + "\n", end="")

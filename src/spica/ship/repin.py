@@ -10,30 +10,12 @@ import yaml
 
 from spica.config.settings import SETTINGS
 from spica.deployment.sample import FlatConfig
+from spica.knobs.bindings import Pinned
+from spica.knobs.knob import Knob, KnobKind
+from spica.knobs.table import COMPOSITE_REQUIRED_KEYS, KNOBS
 from spica.ship.workers import take
 
 _DIMS = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep", "replicas")
-_ROUTER = (
-    "overlap_score_credit",
-    "prefill_load_scale",
-    "router_temperature",
-    "host_cache_hit_weight",
-    "disk_cache_hit_weight",
-)
-_COMPOSITES = {
-    "planner_fpm_sampling": ("max_num_fpm_samples", "fpm_sample_bucket_size"),
-    "planner_load_sensitivity": ("load_scaling_down_sensitivity", "load_min_observations"),
-}
-_PREDICTOR = (
-    "load_predictor",
-    "load_predictor_log1p",
-    "prophet_window_size",
-    "kalman_q_level",
-    "kalman_q_trend",
-    "kalman_r",
-    "kalman_min_points",
-)
-
 
 #: Settings that say what was measured, spelled out whatever their defaults.
 _SPELLED_OUT = ("model_name", "hardware_sku", "gpu_budget", "target")
@@ -41,7 +23,7 @@ _SPELLED_OUT = ("model_name", "hardware_sku", "gpu_budget", "target")
 
 def repin_text(config: Mapping[str, Any], candidate: FlatConfig, told: str) -> str:
     """``repinned`` as the text of a YAML file headed by ``told``, without what is the default anyway."""
-    pinned = _pins(candidate).keys()
+    pinned = {name for name in _pins(candidate) if KNOBS[name].setting.is_list}
     kept = {
         block: {name: value for name, value in settings.items() if _needed(block, name, value, pinned)}
         for block, settings in repinned(config, candidate).items()
@@ -75,17 +57,27 @@ def repinned(config: Mapping[str, Any], candidate: FlatConfig) -> dict[str, Any]
 def _pins(candidate: FlatConfig) -> dict[str, Any]:
     """The knobs of the search space that ``candidate`` has a value of."""
     mode = take(candidate, "deployment_mode", str)
-    pins = {
-        "deployment_mode": [mode],
-        "backend": [take(candidate, "backend", str)],
-        "parallel_configs": [_parallel(candidate, mode)],
-        "router_mode": [take(candidate, "router_mode", str)],
-    }
-    for role in ("agg",) if mode == "agg" else ("prefill", "decode"):
-        for knob in (f"{role}_max_num_batched_tokens", f"{role}_max_num_seqs"):
-            pins[knob] = [take(candidate, knob, int)]
-    pins |= {knob: [candidate[knob]] for knob in _ROUTER if candidate.get(knob) is not None}
-    return pins | _planner(candidate)
+    take(candidate, "backend", str)
+    pins: dict[str, Any] = {"parallel_configs": [_parallel(candidate, mode)]}
+    for name, knob in KNOBS.items():
+        if isinstance(knob.repin, Pinned) and candidate.get(name) is not None:
+            pins[name] = [candidate[name]] if knob.searched else candidate[name]
+    for name, knob in KNOBS.items():
+        if knob.kind is KnobKind.COMPOSITE and (entry := _entry(knob, candidate)) is not None:
+            pins[name] = [entry]
+    return pins
+
+
+def _entry(knob: Knob, candidate: FlatConfig) -> str | dict[str, Any] | None:
+    """A composite as the candidate has it: a policy by its name, which is the JSON of a custom one; else a
+    dict of its fields. None when the candidate says nothing of it."""
+    if knob.name == "planner_scaling_policy":
+        policy = take(candidate, knob.name, str)
+        custom: dict[str, Any] = json.loads(policy) if policy.startswith("{") else {}
+        return custom or policy
+    if any(candidate.get(field) is None for field in COMPOSITE_REQUIRED_KEYS[knob.name]):
+        return None
+    return {p.name: candidate[p.name] for p in knob.places if candidate.get(p.name) is not None}
 
 
 def _parallel(candidate: FlatConfig, mode: str) -> dict[str, Any]:
@@ -96,18 +88,3 @@ def _parallel(candidate: FlatConfig, mode: str) -> dict[str, Any]:
 
 def _shape(candidate: FlatConfig, prefix: str) -> dict[str, int]:
     return {dim: take(candidate, prefix + dim, int) for dim in _DIMS}
-
-
-def _planner(candidate: FlatConfig) -> dict[str, Any]:
-    policy = take(candidate, "planner_scaling_policy", str)
-    # A custom policy goes by the JSON of its dict.
-    pinned: dict[str, Any] = {
-        "planner_scaling_policy": [json.loads(policy) if policy.startswith("{") else policy]
-    }
-    for knob, fields in _COMPOSITES.items():
-        if all(candidate.get(field) is not None for field in fields):
-            pinned[knob] = [{field: candidate[field] for field in fields}]
-    if candidate.get("load_predictor") is not None:
-        found = {field: candidate[field] for field in _PREDICTOR if candidate.get(field) is not None}
-        pinned["load_predictor_candidates"] = [found]
-    return pinned

@@ -1,0 +1,1 @@
+"""The rows of the table, by section; ``spica.knobs.table`` puts them together."""

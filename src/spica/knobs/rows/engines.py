@@ -1,0 +1,135 @@
+"""Rows of the engine of each role."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spica.deployment.shapes import Role
+from spica.knobs.bindings import (
+    EngineArg,
+    Files,
+    Flag,
+    Flags,
+    Holder,
+    Inert,
+    Override,
+    Pinned,
+    Place,
+    Replay,
+    Search,
+    Switch,
+)
+from spica.knobs.knob import Knob, KnobKind
+from spica.knobs.rows.forms import FIXED, listed
+from spica.knobs.setting import Setting, ValueType, flag, real, whole
+from spica.knobs.when import When
+from spica.optimize.protocol import Influence
+
+
+def _engine(
+    role: Role, group: str, tokens: tuple[int, ...], seqs: tuple[int, ...], caching: Setting
+) -> tuple[Knob, ...]:
+    when = When.AGG if role == "agg" else When.DISAGG
+
+    def row(
+        setting: Setting,
+        title: str,
+        replay: Replay,
+        files: Files,
+        search: Search | Inert = FIXED,
+        rules: tuple[str, ...] = (),
+    ) -> Knob:
+        kind = KnobKind.PINNED if search is FIXED else KnobKind.ATOMIC
+        lives = (Place(Holder.ENGINE, setting.name.removeprefix(f"{role}_")),)
+        return Knob(
+            setting, title, kind, group, lives, search, replay, files, Pinned(), when, rules, role
+        )  # fmt: skip
+
+    batching = Search(Influence.TUNING, log=True)
+    step = "engine.sglang.chunked_prefill_size", "engine.sglang.max_prefill_tokens"
+    beyond = ("seqs_beyond_the_load", *(("prefill_seqs_beyond_a_step",) if role == "prefill" else ()))
+    share = "share of GPU memory the engine may use"
+    return (
+        row(
+            listed(
+                f"{role}_max_num_batched_tokens", ValueType.INT, tokens, "most tokens in one pass", "tokens"
+            ),
+            "Tokens of a pass",
+            # SGLang has its own names for the tokens of a pass; without them it fills passes to 8192.
+            EngineArg(("engine.max_num_batched_tokens",), own=(("sglang", step),)),
+            Flags(
+                Flag("--max-num-batched-tokens"),
+                Flag("--chunked-prefill-size", shared=True),
+                Flag("--max-num-tokens"),
+            ),
+            batching,
+        ),
+        row(
+            listed(f"{role}_max_num_seqs", ValueType.INT, seqs, "most sequences in one pass", "sequences"),
+            "Sequences of a pass",
+            EngineArg(("engine.max_num_seqs",)),
+            Flags(
+                Flag("--max-num-seqs"), Flag("--max-running-requests", shared=True), Flag("--max-batch-size")
+            ),
+            batching,
+            beyond,
+        ),
+        row(
+            whole(f"{role}_block_size", 64, 1, 4096, "size of a KV block", "tokens"),
+            "KV block",
+            EngineArg(("engine.block_size",)),
+            Flags(Flag("--block-size"), Flag("--page-size"), Flag("--kv-block-size")),
+        ),
+        row(
+            real(f"{role}_gpu_memory_utilization", 0.9, 0, 1, share, above=True),
+            "Memory share",
+            # Of all memory for vLLM and SGLang, of what the weights leave free for TensorRT-LLM.
+            EngineArg(
+                own=(
+                    ("vllm", ("gpu_memory_utilization",)),
+                    ("sglang", ("mem_fraction_static",)),
+                    ("trtllm", ("free_gpu_memory_fraction",)),
+                )
+            ),
+            Flags(
+                Flag("--gpu-memory-utilization"),
+                Flag("--mem-fraction-static"),
+                Flag("--free-gpu-memory-fraction"),
+            ),
+        ),
+        row(
+            caching,
+            "Prefix caching",
+            EngineArg(("engine.enable_prefix_caching",)),
+            Flags(
+                Switch("--enable-prefix-caching", "--no-enable-prefix-caching"),
+                Switch(None, "--disable-radix-cache"),
+                Override("kv_cache_config.enable_block_reuse", True),
+            ),
+        ),
+    )
+
+
+ENGINES: Final = (
+    *_engine(
+        "prefill",
+        "Prefill engine",
+        (8192, 16384, 32768),
+        (1, 2, 4, 8, 16, 32, 64, 128, 256),
+        flag("prefill_enable_prefix_caching", True, "reuse the KV cache of shared prefixes"),
+    ),
+    *_engine(
+        "decode",
+        "Decode engine",
+        (8192,),
+        (256, 512, 1024),
+        flag("decode_enable_prefix_caching", False, "always off: forced off, with a warning, when true"),
+    ),
+    *_engine(
+        "agg",
+        "Aggregated engine",
+        (8192, 16384, 32768),
+        (256, 512, 1024),
+        flag("agg_enable_prefix_caching", True, "reuse the KV cache of shared prefixes"),
+    ),
+)

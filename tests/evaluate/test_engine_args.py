@@ -112,6 +112,7 @@ def test_what_the_replay_cannot_model_is_said() -> None:
     assert "prefix_caching" in (unsupported_reason(Make(kv=OFFLOAD, engine=uncached).sample()) or "")
     assert "1 to 5" in (unsupported_reason(Make(aic_nextn=6).sample()) or "")
     assert unsupported_reason(Make(aic_nextn=5).sample()) is None
+    assert "without speculation" in (unsupported_reason(Make(kv=OFFLOAD, aic_nextn=2).sample()) or "")
     assert ignored_settings(OFFLOAD) == ()
     (note,) = ignored_settings(KvManager(2000, 262144, offload_batch_size=16))
     assert "offload_batch_size 16" in note

@@ -87,6 +87,10 @@ def unsupported_reason(sample: Sample) -> str | None:
         return (
             f"host KV offload (num_g2_blocks > 0): the replay models it for vllm only, not {sample.backend}"
         )
+    if nextn:
+        return (
+            "host KV offload (num_g2_blocks > 0): the replay models it without speculation (aic_nextn) only"
+        )
     for role, engine in sample.engines:
         if role in OFFLOAD_ROLES and not engine.enable_prefix_caching:
             return f"host KV offload (num_g2_blocks > 0) needs {role}_enable_prefix_caching"

@@ -25,13 +25,17 @@ class KnobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a sample holds besides the knobs: it follows from them, from the workload or from the machine."""
+    """What a sample holds besides the knobs: it follows from them, from the workload or from the machine.
+
+    ``unkeyed`` says why it is no part of a candidate's identity, where it is none.
+    """
 
     name: str
     lives: tuple[Place, ...]
     replay: Replay
     files: Files
     repin: Repin
+    unkeyed: Inert | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ DERIVED: Final = (
         EngineArg(("engine.max_model_len",)),
         Inert("the files have context_length, and else the engine takes the model's maximum itself"),
         _MACHINE,
+        Inert("context_length and the model say it, and these are keyed"),
     ),
     Derived(
         "fmha_quant_mode",

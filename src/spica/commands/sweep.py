@@ -8,10 +8,12 @@ from pathlib import Path
 from spica.api import Run, RunOptions, run, source_of
 from spica.commands.console import err, out, print_json
 from spica.errors import EXIT_NOTHING_FEASIBLE, EXIT_OK, SweepInterrupted
+from spica.facts import sku_facts
 from spica.report.live import LiveProgress
 from spica.report.tables import candidates_json
 from spica.report.terminal import result_view
 from spica.report.write import deployed
+from spica.ship.launch import fits_one_node
 from spica.sweep import raise_if_interrupted
 from spica.sweep.prepare import scoring_of_goal
 
@@ -52,7 +54,8 @@ def show(done: Run, as_json: bool) -> None:
     if best:
         own = done.folder / "deploy" / f"rank-{best[0].rank}"
         lines.append(f"deploy it   kubectl apply -f {own / 'graph.yaml'}")
-        lines.append(f"            or, on one node: sh {own / 'launch.sh'}")
+        if fits_one_node(best[0].config, sku_facts(done.report.hardware).gpus_per_node):
+            lines.append(f"            or, on one node: sh {own / 'launch.sh'}")
         lines.append(f"again       spica sweep {own / 'repin.yaml'}")
     for line in lines:
         console.print(line, soft_wrap=True)  # a path stays whole, to be copied

@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from spica.record.runfolder import write_bytes, write_text
+from spica.record.runfolder import temporary_folder, write_bytes, write_text
 from spica.report.data import Leader, RunReport
 from spica.report.html import report_html
 from spica.report.numbers import values_text
 from spica.report.tables import candidate_rows, to_csv, to_json, to_parquet, trial_rows
-from spica.ship.manifests import DeployContext, graph_yaml, launch_script
+from spica.ship.launch import launch_script
+from spica.ship.manifests import DeployContext, graph_yaml
 from spica.ship.repin import repin_text
 
 #: Candidates for which files to deploy are written.
@@ -53,11 +54,10 @@ def deployed(report: RunReport) -> tuple[Leader, ...]:
 
 def _deploy(folder: Path, report: RunReport, config: dict[str, Any], context: DeployContext) -> None:
     """Written beside the old one, which it then replaces: never a mixture of two rankings."""
-    new = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
+    new = temporary_folder(folder)
     for leader in deployed(report):
         own = new / f"rank-{leader.rank}"
-        own.mkdir(parents=True)
+        own.mkdir()
         name = f"{report.model.split('/')[-1]}-{leader.config['deployment_mode']}-{leader.rank}"
         write_text(own / "graph.yaml", graph_yaml(leader.config, context, name))
         write_text(own / "launch.sh", launch_script(leader.config, context))
@@ -65,6 +65,10 @@ def _deploy(folder: Path, report: RunReport, config: dict[str, Any], context: De
         told = f"Rank {leader.rank} of {report.name}, pinned: {values}."
         write_text(own / "repin.yaml", repin_text(config, leader.config, told))
         write_text(own / "candidate.json", json.dumps(leader.config, indent=1) + "\n")
+    if folder.is_symlink():
+        folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
-    if new.exists():
+    if any(new.iterdir()):
         new.replace(folder)
+    else:
+        new.rmdir()

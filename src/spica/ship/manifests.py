@@ -1,4 +1,4 @@
-"""Files to deploy a candidate from: a Kubernetes resource for the Dynamo operator, and a script for one node.
+"""A Kubernetes resource for the Dynamo operator, to deploy a candidate from.
 
 The layout of the resource follows the deployment templates that ship in ai-dynamo 1.6.1
 (``dynamo/profiler/templates/dgd``) and its planner component.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -184,52 +183,3 @@ def _planner(context: DeployContext, name: str) -> Json:
         "replicas": 1,
         "podTemplate": {"spec": {"containers": [container], "volumes": volumes}},
     }
-
-
-#: Services of one host that find each other through files and talk over TCP: no etcd, no NATS.
-HOST_SETTINGS = (
-    "export PYTHONHASHSEED=0",
-    "export DYN_DISCOVERY_BACKEND=file DYN_REQUEST_PLANE=tcp DYN_EVENT_PLANE=zmq",
-    'DYN_FILE_KV="$(mktemp -d)"',
-    "export DYN_FILE_KV",
-)
-
-
-def launch_script(config: FlatConfig, context: DeployContext) -> str:
-    """A shell script that starts the frontend and every worker on one node; for a candidate that needs more
-    GPUs than a node has, the commands to start by hand, as comments."""
-    workers = workers_of(config)
-    needed = sum(w.gpus * w.replicas for w in workers)
-    fits = needed <= context.gpus_per_node
-    lines = [
-        "#!/bin/sh",
-        f"# {needed} GPUs; needs ai-dynamo {context.dynamo_version} with {workers[0].backend}.",
-    ]
-    if not fits:
-        lines.append(
-            f"# More than the {context.gpus_per_node} GPUs of a node: start each where there is room."
-        )
-    if planner_settings(config, context) is not None:
-        lines.append("# The measured candidate scales; only the Kubernetes files run the planner.")
-    environment = [f"{key}={shlex.quote(value)}" for key, value in frontend_environment(config).items()]
-    commands = [" ".join([*environment, "python3 -m dynamo.frontend"])]
-    first_gpu = 0
-    every = [worker for worker in workers for _ in range(worker.replicas)]
-    for index, worker in enumerate(every):
-        gpus = ",".join(str(g) for g in range(first_gpu, first_gpu + worker.gpus))
-        ports = f"CUDA_VISIBLE_DEVICES={gpus} {_ports(worker, index)} " if fits else ""
-        arguments = shlex.join(worker_arguments(worker, events_port=20081 + (index if fits else 0)))
-        commands.append(f"{ports}python3 -m dynamo.{worker.backend} {arguments}")
-        first_gpu += worker.gpus
-    if not fits:
-        return "\n".join([*lines, *(f"# {command}" for command in commands)]) + "\n"
-    body = [f"{command} &" for command in commands]
-    return "\n".join([*lines, "set -eu", *HOST_SETTINGS, "trap 'kill 0' EXIT INT TERM", *body, "wait"]) + "\n"
-
-
-def _ports(worker: Worker, index: int) -> str:
-    """Ports that workers on one host must not share."""
-    ports = f"DYN_SYSTEM_PORT={8181 + index}"
-    if worker.backend == "vllm":
-        ports += f" DYN_FORWARDPASS_METRIC_PORT={20181 + index} VLLM_NIXL_SIDE_CHANNEL_PORT={20281 + index}"
-    return ports

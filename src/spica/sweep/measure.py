@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 
-from spica.errors import SpicaError, StackError
+from spica.errors import StackError
 from spica.evaluate.protocol import Evaluator, ReplayPlan
 from spica.goals.score import Scoring
 from spica.record import Ledger, TrialRecord
@@ -44,7 +44,7 @@ class Measurer:
         self._scoring = scoring
         self._known = {MeasurementId(t.key, t.repeat): scoring.judge(t.result) for t in known}
         self._flying: dict[MeasurementId, Future[TrialResult]] = {}
-        self._arrived: queue.SimpleQueue[Finished | SpicaError] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Finished | BaseException] = queue.SimpleQueue()
 
     @property
     def in_flight(self) -> int:
@@ -68,18 +68,20 @@ class Measurer:
         return None
 
     def _commit(self, id: MeasurementId, future: Future[TrialResult]) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        if isinstance(error, CancelledError):
+        """Judge and record what a future brought. Runs in its callback, where an exception would go unseen:
+        whatever it is, it is handed to ``collect``, which raises it."""
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or isinstance(error, CancelledError):
             return
         if error is not None:
-            self._arrived.put(StackError(f"the evaluator broke: {type(error).__name__}: {error}"))
+            broke = StackError(f"the evaluator broke: {type(error).__name__}: {error}")
+            broke.__cause__ = error
+            self._arrived.put(broke)
             return
-        result = self._scoring.judge(future.result())
         try:
+            result = self._scoring.judge(future.result())
             self._ledger.record_trial(TrialRecord(id.key, result, id.repeat))
-        except SpicaError as failure:
+        except BaseException as failure:  # noqa: BLE001 - collect() raises it
             self._arrived.put(failure)
         else:
             self._arrived.put(Finished(id, result))
@@ -87,7 +89,8 @@ class Measurer:
     def collect(self, timeout: float) -> tuple[Finished, ...]:
         """What has finished since the last call; waits up to ``timeout`` seconds for the first.
 
-        Raises StackError or LedgerError when a result could not be committed.
+        Raises what kept a result from being committed: StackError or LedgerError of the ledger, or whatever
+        else went wrong with it.
         """
         found: list[Finished] = []
         try:
@@ -99,7 +102,7 @@ class Measurer:
 
     def _take(self, timeout: float) -> Finished:
         item = self._arrived.get(timeout=timeout) if timeout > 0 else self._arrived.get_nowait()
-        if isinstance(item, SpicaError):
+        if isinstance(item, BaseException):
             raise item
         self._known[item.id] = item.result
         self._flying.pop(item.id, None)

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from spica.config import SmartSearchConfig
 from spica.config.load import LoadedConfig, config_from_mapping, dump_resolved, dump_yaml, load_config
-from spica.errors import ConfigError, InputError, Problem
+from spica.errors import InputError, Problem
 from spica.evaluate.pool import LocalEvaluator, default_jobs
 from spica.evaluate.preflight import preflight
 from spica.evaluate.slim_tables import TablesRequest
 from spica.optimize import make_optimizer, warm_up
 from spica.optimize.protocol import SEEDS
-from spica.record import LEDGER_FILE, Ledger, RunIdentity, corrupted, writing_in
+from spica.record import Ledger, RunIdentity, writing_in
 from spica.record.results import SweepResult
 from spica.record.runfolder import (
     CONFIG_FILE,
@@ -33,10 +33,9 @@ from spica.record.runfolder import (
     write_summary,
     write_text,
 )
-from spica.report.collect import collect
+from spica.report.again import TRACE_DIGEST, recorded_config, write_all
 from spica.report.data import RunReport
-from spica.report.write import preload, write_reports
-from spica.ship.manifests import DeployContext
+from spica.report.write import preload
 from spica.storage.scratch import scratch_folder
 from spica.sweep import (
     ConfirmOptions,
@@ -56,7 +55,6 @@ from spica.traffic.shards import trace_files
 from spica.versions import stack_versions
 
 _TABLES_SECONDS: Final = 1.0
-_TRACE_DIGEST: Final = "trace_sha256"
 Config = SmartSearchConfig | Mapping[str, Any] | str | Path
 
 
@@ -128,7 +126,7 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
             recorded = ledger.identity()
         text = recorded.config_text
         if not (options.resume / CONFIG_FILE).exists():
-            lost = dump_yaml(_recorded_config(options.resume, recorded))
+            lost = dump_yaml(recorded_config(options.resume, recorded.config_json))
             with writing_in(options.resume):
                 write_text(options.resume / CONFIG_FILE, lost)
         loaded = load_config(options.resume / CONFIG_FILE, options.overrides)
@@ -144,18 +142,6 @@ def source_of(config: Config | None, options: RunOptions) -> Source:
         raise InputError(Problem("overrides need a configuration file", remedy="change the values instead"))
     made = config if isinstance(config, SmartSearchConfig) else config_from_mapping(config)
     return _seeded(Source(made, "sweep", dump_yaml(made)), options.seed)
-
-
-def _recorded_config(folder: Path, identity: RunIdentity) -> SmartSearchConfig:
-    """The configuration that the run was made with, but for ``parallel_evals``, which changes no result.
-
-    Raises LedgerError when it is none.
-    """
-    try:
-        resolved = dict(json.loads(identity.config_json))
-        return config_from_mapping({name: block for name, block in resolved.items() if name != _TRACE_DIGEST})
-    except (ConfigError, TypeError, ValueError) as error:
-        raise corrupted(folder / LEDGER_FILE, f"its configuration is none: {error}") from None
 
 
 def _seeded(source: Source, seed: int | None) -> Source:
@@ -252,23 +238,6 @@ def _less_time(inputs: SweepInputs, spent: float) -> SweepInputs:
     return replace(inputs, options=replace(inputs.options, max_minutes=left))
 
 
-def write_all(folder: Path, config: SmartSearchConfig) -> RunReport:
-    """Write the reports of a run folder (again) from its ledger."""
-    from spica.facts import sku_facts
-
-    report = collect(folder)
-    sla = config.goal.sla
-    context = DeployContext(
-        dynamo_version=str(report.versions.get("ai-dynamo", "")),
-        gpus_per_node=sku_facts(config.search_space.hardware_sku).gpus_per_node,
-        planner_target=config.goal.planner_optimization_target,
-        ttft_ms=None if sla is None else sla.ttft_ms,
-        itl_ms=None if sla is None else sla.itl_ms,
-    )
-    write_reports(folder, report, dict(dump_resolved(config)), context)
-    return report
-
-
 def _default_jobs(config: SmartSearchConfig) -> int:
     asked = config.sweep.parallel_evals
     return asked if asked is not None else min(config.sweep.resolved_parallel_evals, default_jobs())
@@ -361,7 +330,7 @@ def identity_of(source: Source) -> RunIdentity:
     resolved["sweep"] = kept | {"candidates_per_round": sweep.resolved_candidates_per_round}
     trace = source.config.workload.trace_path
     if trace is not None:
-        resolved[_TRACE_DIGEST] = _digest(Path(trace))
+        resolved[TRACE_DIGEST] = _digest(Path(trace))
     text = json.dumps(resolved, sort_keys=True)
     return RunIdentity(source.text, text, sweep.random_seed, stack_versions())
 
@@ -435,15 +404,3 @@ def _warming_up(inputs: SweepInputs) -> Iterator[threading.Event]:
         yield over
     finally:
         over.set()
-
-
-def report_run(folder: Path) -> RunReport:
-    """Write a run's reports again, from its record alone: ``config.yaml`` may have been changed since.
-
-    Raises LedgerError when there is no run in ``folder``.
-    """
-    collect(folder)
-    with Ledger.read(folder) as ledger:
-        config = _recorded_config(folder, ledger.identity())
-    with writing_in(folder):
-        return write_all(folder, config)

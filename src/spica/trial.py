@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spica.text import printable
+
 
 class Outcome(StrEnum):
     """How a trial ended. Exactly one of these, each with a reason (empty only for ``feasible``)."""
@@ -68,6 +70,9 @@ class TrialResult:
     pid: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        # Both may quote anything: a component's message, a file's name.
+        object.__setattr__(self, "reason", printable(self.reason))
+        object.__setattr__(self, "traceback", printable(self.traceback, lines=True))
         if (self.outcome is Outcome.FEASIBLE) != (self.metrics is not None):
             raise ValueError(f"metrics belong to feasible trials and only to them: {self.outcome}")
         if self.outcome is not Outcome.FEASIBLE and not self.reason:

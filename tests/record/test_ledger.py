@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from spica.record import (
     TrialRecord,
 )
 from spica.record.faults import explain
+from spica.record.seal import START, TABLES, seals_for
 from spica.trial import Metrics, Outcome, ReplicaCount, TrialResult
 
 CONFIG = '{"goal":{"target":"throughput"},"sweep":{"max_rounds":3}}'
@@ -32,12 +34,14 @@ METRICS = Metrics(
 )
 GOOD = TrialRecord("k1", TrialResult(Outcome.FEASIBLE, metrics=METRICS, seconds=1.25, worker=3, pid=4711))
 BAD = TrialRecord("k2", TrialResult(Outcome.FAILED, "boom", traceback="Traceback ..."), repeat=1)
+#: ``printf '{"tp":2}' | sha256sum``
+K1 = "3f2ae7ce4c0fa69b53134cf4717f27ff"
 ASK = AskRecord(
     "agg",
     0,
     0,
     (
-        SuggestionRecord(0, {"x": 0.1, "n": 8192.0, "backend": "vllm"}, "k1", '{"tp":2}', '{"distance":0.5}'),
+        SuggestionRecord(0, {"x": 0.1, "n": 8192.0, "backend": "vllm"}, K1, '{"tp":2}', '{"distance":0.5}'),
         SuggestionRecord(1, {"x": 0.7, "n": 16384.0, "backend": "vllm"}, "k9", infeasible="no KV budget"),
     ),
 )
@@ -197,24 +201,170 @@ def test_damaged_records_are_refused_in_words(tmp_path: Path, how: str) -> None:
         Ledger.read(tmp_path)
 
 
-def test_damaged_rows_are_refused_in_words(tmp_path: Path) -> None:
+def change(folder: Path, *statements: str) -> None:
+    with contextlib.closing(sqlite3.connect(folder / LEDGER_FILE)) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
+
+
+#: A statement that changes a record, and the row (or the thing) that the error must name.
+DAMAGES = [
+    ("UPDATE trials SET metrics = '{' WHERE key = 'k1'", "trials row key=k1, repeat=0"),
+    ("UPDATE trials SET metrics = replace(metrics, '3', '9') WHERE key = 'k1'", "key=k1, repeat=0"),
+    ("UPDATE trials SET outcome = 'infeasible' WHERE key = 'k2'", "trials row key=k2, repeat=1"),
+    ("UPDATE trials SET seconds = 1.5 WHERE key = 'k1'", "key=k1, repeat=0"),
+    ("UPDATE trials SET key = 'k3' WHERE key = 'k1'", "key=k3"),
+    ("DELETE FROM trials WHERE key = 'k1'", "key=k1, repeat=0: it is missing"),
+    ("INSERT INTO trials SELECT 'k9', 7, outcome, reason, traceback, metrics, seconds, at, worker, pid "
+     "FROM trials WHERE key = 'k1'", "key=k9, repeat=7: it was not written"),
+    ("UPDATE trials SET rowid = rowid + 5 WHERE key = 'k1'", "is not in its place"),
+    ("UPDATE asks SET config = '{\"tp\":4}' WHERE suggestion = 0", "asks row branch=agg, suggestion=0"),
+    ("UPDATE asks SET point = replace(point, '0.7', '0.8') WHERE suggestion = 1", "suggestion=1"),
+    ("UPDATE asks SET infeasible = '' WHERE suggestion = 1", "suggestion=1"),
+    ("UPDATE tells SET labels = '[9.0,1.0]' WHERE suggestion = 0", "tells row branch=agg, suggestion=0"),
+    ("UPDATE tells SET cache_hit = 0 WHERE suggestion = 0", "tells row"),
+    ("UPDATE events SET kind = 'started'", "events row seq=1"),
+    ("UPDATE run SET value = '8' WHERE name = 'seed'", "run row name=seed"),
+    ("UPDATE run SET value = replace(value, '3', '4') WHERE name = 'config_json'", "name=config_json"),
+    ("UPDATE run SET value = '{}' WHERE name = 'versions'", "run row name=versions"),
+    ("UPDATE run SET value = '2' WHERE name = 'schema_version'", "format 2 with seals"),
+    ("UPDATE seals SET digest = 'x' WHERE seq = 4", "seal 4 of"),
+    ("DELETE FROM seals WHERE seq = 4", "seal 4 of"),
+    ("DROP TABLE seals", "format 3 without seals"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "named"), DAMAGES)
+def test_whatever_is_changed_is_named_and_nothing_of_it_believed(
+    tmp_path: Path, statement: str, named: str
+) -> None:
+    filled(tmp_path)
+    change(tmp_path, statement)
+    for opened in (Ledger.read, Ledger.resume):
+        with pytest.raises(LedgerError, match=re.escape(named)) as refused:
+            opened(tmp_path)
+        assert "damaged" in refused.value.message
+        assert f"spica report {tmp_path} --intact" in refused.value.remedy
+
+
+def test_what_is_intact_is_read_on_request(tmp_path: Path) -> None:
+    filled(tmp_path)
+    change(
+        tmp_path, "UPDATE trials SET seconds = 99 WHERE key = 'k1'", "DELETE FROM tells WHERE suggestion = 0"
+    )
+    with Ledger.read(tmp_path, intact=True) as ledger:
+        assert ledger.trials() == (BAD,)
+        assert ledger.tells() == TELLS[:1]
+        assert ledger.asks() == (ASK,)
+        assert ledger.identity() == IDENTITY
+        assert [line.split(":")[0] for line in ledger.damage] == [
+            "trials row key=k1, repeat=0",
+            "tells row branch=agg, suggestion=0",
+        ]
+
+
+def forged(folder: Path, table: str, where: str, **values: object) -> None:
+    """A row changed by somebody who knows the seals and writes them again."""
+    described = TABLES[table]
+    with contextlib.closing(sqlite3.connect(folder / LEDGER_FILE)) as db:
+        for name, value in values.items():
+            db.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (value,))
+        db.execute("DELETE FROM seals")
+        head = START
+        for each in TABLES.values():
+            rows = db.execute(f"SELECT {', '.join(each.columns)} FROM {each.name} ORDER BY rowid").fetchall()
+            for seal in seals_for(each, rows, head):
+                head = seal.chain
+                row = (seal.part, seal.row, seal.digest, seal.chain)
+                db.execute("INSERT INTO seals (part, row, digest, chain) VALUES (?,?,?,?)", row)
+        db.commit()
+    assert described.name == table
+
+
+#: What a stranger may have put there under good seals: table, row, column, value.
+FORGED = [
+    ("asks", "suggestion = 0", "config", '{"tp":4}'),
+    ("asks", "suggestion = 0", "config", '{"tp":1e999}'),
+    ("asks", "suggestion = 0", "key", "../../../tmp/x"),
+    ("asks", "suggestion = 0", "point", '{"x":true}'),
+    ("asks", "suggestion = 0", "branch", "a\x1b[31mb"),
+    ("trials", "key = 'k1'", "metrics", '{"summary":{"a":"x"},"planner_total_ticks":null,"replicas":[]}'),
+    ("trials", "key = 'k1'", "metrics", '{"summary":{"a":-1},"planner_total_ticks":null,"replicas":[]}'),
+    ("trials", "key = 'k1'", "metrics", '{"summary":{},"planner_total_ticks":-4,"replicas":[]}'),
+    ("trials", "key = 'k1'", "metrics", None),
+    ("trials", "key = 'k1'", "repeat", -1),
+    ("trials", "key = 'k1'", "seconds", -1.0),
+    ("tells", "suggestion = 0", "labels", '["x"]'),
+    ("run", "name = 'versions'", "value", '{"ai-dynamo":"1.6\\ntouch x"}'),
+    ("run", "name = 'versions'", "value", '{"a b":"1"}'),
+    ("run", "name = 'config_json'", "value", "[]"),
+]
+
+
+def read_all(folder: Path) -> None:
+    with Ledger.read(folder) as ledger:
+        ledger.identity()
+        ledger.asks()
+        ledger.trials()
+        ledger.tells()
+
+
+@pytest.mark.parametrize(("table", "where", "column", "value"), FORGED)
+def test_what_no_sweep_writes_is_refused_under_good_seals_too(
+    tmp_path: Path, table: str, where: str, column: str, value: object
+) -> None:
+    filled(tmp_path)
+    forged(tmp_path, table, where, **{column: value})
+    with pytest.raises(LedgerError, match="damaged"):
+        read_all(tmp_path)
+
+
+def test_text_of_a_record_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    filled(tmp_path)
+    evil = "a\x1b]0;t\x07b\u202ec\nd"
+    forged(tmp_path, "trials", "key = 'k2'", reason=evil)
+    with Ledger.read(tmp_path) as ledger:
+        assert ledger.trials()[1].result.reason == "a?]0;t?b?c d"
+
+
+def test_rows_may_be_taken_out_and_put_in_again(tmp_path: Path) -> None:
     filled(tmp_path)
     with Ledger.resume(tmp_path) as ledger:
-        ledger._write("UPDATE trials SET metrics = '{' WHERE key = ?", [("k1",)])
-        with pytest.raises(LedgerError, match="damaged"):
-            ledger.trials()
+        ledger.forget_asks("agg", 0)
+    with Ledger.read(tmp_path) as ledger:
+        assert ledger.asks() == ()
+    with Ledger.resume(tmp_path) as ledger:
+        ledger.record_ask(ASK)
+        ledger.record_ask(ASK)
+    with Ledger.read(tmp_path) as ledger:
+        assert ledger.asks() == (ASK,)
+
+
+@pytest.mark.parametrize("name", ["run.sqlite", "run.sqlite-wal", "run.sqlite-shm"])
+def test_a_link_in_the_place_of_the_record_is_not_followed(tmp_path: Path, name: str) -> None:
+    run, target = tmp_path / "run", tmp_path / "target"
+    filled(run)
+    target.write_bytes((run / "run.sqlite").read_bytes() if name == "run.sqlite" else b"")
+    before = target.read_bytes()
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(target)
+    for opened in (Ledger.read, Ledger.resume):
+        with pytest.raises(LedgerError, match="is a link"):
+            opened(run)
+    assert target.read_bytes() == before
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     filled(tmp_path)
-    with Ledger.resume(tmp_path) as ledger:
-        ledger._write("UPDATE run SET value = ? WHERE name = 'schema_version'", [("99",)])
-    with pytest.raises(LedgerError, match="format 99"):
+    change(tmp_path, "UPDATE run SET value = '99' WHERE name = 'schema_version'")
+    with pytest.raises(LedgerError, match="format '99'"):
         Ledger.resume(tmp_path)
 
 
 # The trials of format 1, as it was.
 _OLD_TRIALS = """
+DROP TABLE seals;
 ALTER TABLE trials DROP COLUMN worker;
 ALTER TABLE trials DROP COLUMN pid;
 UPDATE run SET value = '1' WHERE name = 'schema_version';
@@ -236,7 +386,7 @@ def test_the_format_before_is_read_as_it_is_and_brought_up_to_date_by_resuming(t
     with Ledger.read(tmp_path) as ledger:
         assert [t.result.worker for t in ledger.trials()] == [None, None, 1]
     with contextlib.closing(sqlite3.connect(tmp_path / LEDGER_FILE)) as db:
-        assert db.execute("SELECT value FROM run WHERE name = 'schema_version'").fetchone() == ("2",)
+        assert db.execute("SELECT value FROM run WHERE name = 'schema_version'").fetchone() == ("3",)
 
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:

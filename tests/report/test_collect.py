@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,17 +150,46 @@ def test_parquet_has_the_same_rows(tmp_path: Path) -> None:
     assert table["throughput"] == [None if t.values is None else t.values[0] for t in report.trials]
 
 
-def test_infinite_latency_has_a_json_form(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("without", "given", "told"),
+    [
+        ("mean_e2e_latency_ms", {}, "reports no mean_e2e_latency_ms"),
+        ("", {"mean_e2e_latency_ms": math.inf}, "mean_e2e_latency_ms = inf"),
+        ("", {"mean_e2e_latency_ms": math.nan}, "mean_e2e_latency_ms = nan"),
+        ("", {"completed_requests": 0.0}, "completed 0 requests"),
+        ("", {"completed_requests": math.nan}, "completed nan requests"),
+        ("", {"gpu_hours": math.nan}, "gpu_hours = nan"),
+        ("", {"duration_ms": math.inf}, "duration_ms = inf"),
+    ],
+)
+def test_numbers_that_no_replay_can_have_are_never_ranked(
+    tmp_path: Path, without: str, given: dict[str, float], told: str
+) -> None:
     measured = metrics(10.0)
-    summary = {k: v for k, v in measured.summary.items() if k != "mean_e2e_latency_ms"}
+    summary = {k: v for k, v in measured.summary.items() if k != without} | given
     write_run(
         tmp_path / "run",
         {"agg": [(sample(agg(1, 1)), feasible(type(measured)(summary)))]},
         identity({"target": "e2e_latency"}),
     )
+    report = collect(tmp_path / "run")
+    assert report.best is None
+    (trial,) = report.trials
+    assert trial.outcome == "failed"
+    assert told in trial.reason
+
+
+def test_infinite_latency_has_a_json_form(tmp_path: Path) -> None:
+    measured = metrics(10.0)
+    summary = dict(measured.summary) | {"mean_e2e_latency_ms": math.inf}
+    write_run(
+        tmp_path / "run",
+        {"agg": [(sample(agg(1, 1)), feasible(type(measured)(summary)))]},
+        identity({"target": "throughput"}),
+    )
     document = candidates_json(collect(tmp_path / "run"))
     text = json.dumps(document, allow_nan=False)
-    assert json.loads(text)["candidates"][0]["values"] == {"e2e_latency": None}
+    assert json.loads(text)["candidates"][0]["metrics"]["mean_e2e_latency_ms"] is None
 
 
 def test_knob_effects_and_why(tmp_path: Path) -> None:

@@ -198,9 +198,9 @@ class Elements(HTMLParser):
 def evil_run(folder: Path) -> RunReport:
     config = sample(agg(1, 1))
     who = identity(model=EVIL)
-    who = type(who)(f"# {EVIL}\n", who.config_json, who.seed, {EVIL: EVIL})
+    who = type(who)(f"# {EVIL}\n", who.config_json, who.seed, who.versions)
     failed = TrialResult(Outcome.FAILED, EVIL, traceback=EVIL)
-    write_run(folder, {EVIL: [(config, feasible(metrics(1.0))), (sample(agg(2, 1)), failed)]}, who)
+    write_run(folder, {"agg": [(config, feasible(metrics(1.0))), (sample(agg(2, 1)), failed)]}, who)
     return collect(folder)
 
 

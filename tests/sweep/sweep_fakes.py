@@ -231,14 +231,14 @@ class CrashingLedger(Ledger):
     after = False
     dead = False
 
-    def _write(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def _write(self, table: str, rows: Sequence[tuple[object, ...]], *, replace: bool = False) -> None:
         with self._mutex:
             if self.dead:
                 raise CrashError("dead")
             self.fuse -= 1
             self.dead = self.fuse <= 0
             if not self.dead or self.after:
-                super()._write(sql, rows)
+                super()._write(table, rows, replace=replace)
             if self.dead:
                 raise CrashError("crash")
 

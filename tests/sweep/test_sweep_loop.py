@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from sweep_fakes import (
@@ -312,3 +313,33 @@ def test_the_wall_time_starts_when_preparing_began(tmp_path: Path) -> None:
         )
     evaluator.close()
     assert 1000.0 <= result.timings.wall < 1200.0
+
+
+class JudgingFails(Scoring):
+    """A goal that breaks while it judges."""
+
+    error: BaseException = KeyError("no such metric")
+
+    def judge(self, result: TrialResult) -> TrialResult:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyError("no such metric"), ZeroDivisionError("x"), MemoryError("y")])
+def test_whatever_breaks_while_a_result_is_kept_ends_the_sweep_with_its_cause(
+    tmp_path: Path, error: BaseException
+) -> None:
+    scoring = JudgingFails("throughput")
+    with patch.object(JudgingFails, "error", error), pytest.raises(type(error)) as raised:
+        Setup(tmp_path, scoring=scoring).run(FakeEvaluator(2))
+    assert raised.value is error
+
+
+def test_a_reason_with_half_a_character_is_recorded(tmp_path: Path) -> None:
+    def refuse(sample: Sample, repeat: int) -> TrialResult:
+        return TrialResult(Outcome.FAILED, "no \udcff here\x1b[31m", traceback="a\udcff\nb")
+
+    result = Setup(tmp_path).run(FakeEvaluator(model=refuse))
+    assert result.candidates == ()
+    with Ledger.read(tmp_path) as ledger:
+        assert {t.result.reason for t in ledger.trials()} == {"no ? here?[31m"}
+        assert {t.result.traceback for t in ledger.trials()} == {"a?\nb"}

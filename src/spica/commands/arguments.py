@@ -171,10 +171,14 @@ def predictors(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")], as_json: JsonOption = False
+    run: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
+    as_json: JsonOption = False,
+    intact: Annotated[
+        bool, typer.Option("--intact", help="Of a damaged record, report what is as it was written.")
+    ] = False,
 ) -> None:
     """Write a run folder's reports again from its ledger, and show the result."""
     with Loading("interrupted"):
         from spica.commands.report import report_command
 
-    raise typer.Exit(report_command(run, as_json))
+    raise typer.Exit(report_command(run, as_json, intact=intact))

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from spica.text import printable
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
 
 
+class _Plain(Console):
+    """A console on which no text can do anything but be read: colours are Spica's own, escape sequences in
+    what a record or a trace says are not."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text, lines=True), segment.style)
+
+
 def out() -> Console:
     """Results, on stdout. Text is printed as it is: no markup, no guessed highlights."""
-    return Console(markup=False, highlight=False, emoji=False)
+    return _Plain(markup=False, highlight=False, emoji=False)
 
 
 def err() -> Console:
     """Progress and warnings, on stderr."""
-    return Console(stderr=True, markup=False, highlight=False, emoji=False)
+    return _Plain(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def print_json(value: Json) -> None:

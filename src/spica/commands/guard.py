@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from spica.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_STACK, SpicaError
+from spica.text import printable
 
 
 class Guard:
@@ -105,4 +106,4 @@ def _crash_log(error: BaseException) -> Path:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(printable(text, lines=True), file=sys.stderr)

@@ -8,7 +8,7 @@ at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
@@ -79,6 +79,30 @@ def value(target: ScalarTarget, metrics: Metrics) -> float:
     return measured / gpus if gpus > 0 else 0.0
 
 
+def unscorable(targets: Sequence[ScalarTarget], metrics: Metrics) -> str:
+    """Why a replay's numbers cannot be ranked by ``targets``; empty when they can.
+
+    A rate or a latency without samples (no request has a second output token, say) is no slow one, and a
+    number that no replay can have comes from a damaged or a foreign record.
+    """
+    completed = metrics.summary.get("completed_requests")
+    if completed is not None and not completed >= 1:
+        return f"the replay completed {completed:g} requests"
+    for name in ("gpu_hours", "duration_ms"):
+        spent = metrics.summary.get(name)
+        if spent is not None and not 0 <= spent < math.inf:
+            return f"the replay reports {name} = {spent:g}"
+    for name in dict.fromkeys(_METRIC[target] for target in targets):
+        measured = metrics.summary.get(name)
+        if measured is None and name == _GOODPUT:
+            return NO_GOODPUT_REASON
+        if measured is None:
+            return f"the replay reports no {name}, which the goal needs: nothing was there to measure it on"
+        if not 0 <= measured < math.inf:
+            return f"the replay reports {name} = {measured:g}, which cannot be ranked"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """A goal as the sweep uses it: the target, the objectives of a Pareto goal, and the SLA if any."""
@@ -110,14 +134,12 @@ class Scoring:
         return tuple(value(name, metrics) for name in self.targets)
 
     def judge(self, result: TrialResult) -> TrialResult:
-        """``result``, or a failed one when it cannot be scored under this goal."""
+        """``result``, or a failed one when it cannot be scored under this goal: a number that the goal reads
+        was not measured, or cannot be (see ``unscorable``)."""
         if result.metrics is None:
             return result
-        try:
-            self.values(result.metrics)
-        except MissingGoodput as error:
-            return replace(result, outcome=Outcome.FAILED, reason=str(error), metrics=None)
-        return result
+        reason = unscorable(self.targets, result.metrics)
+        return result if not reason else replace(result, outcome=Outcome.FAILED, reason=reason, metrics=None)
 
     @property
     def is_goodput(self) -> bool:

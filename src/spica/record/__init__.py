@@ -1,9 +1,10 @@
 """The durable record of a run (one SQLite file) and what is read from it. See ``docs/runs.md``."""
 
-from spica.record.faults import corrupted, writing_in
+from spica.record.faults import corrupted, explain_os, writing_in
 from spica.record.lock import LOCK_FILE, RunLock, refuse_in_use
 from spica.record.records import AskRecord, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
-from spica.record.store import LEDGER_FILE, NOT_BEGUN_REMEDY, SCHEMA_VERSION, Ledger
+from spica.record.sealed import SCHEMA_VERSION
+from spica.record.store import LEDGER_FILE, NOT_BEGUN_REMEDY, Ledger
 
 __all__ = [
     "LEDGER_FILE",
@@ -18,6 +19,7 @@ __all__ = [
     "TellRecord",
     "TrialRecord",
     "corrupted",
+    "explain_os",
     "refuse_in_use",
     "writing_in",
 ]

@@ -55,8 +55,10 @@ def explain_os(error: OSError, path: Path) -> SpicaError:
     )
 
 
-def corrupted(path: Path, detail: str) -> LedgerError:
+def corrupted(path: Path, detail: str, *, intact: bool = False) -> LedgerError:
+    """The error for a damaged record. ``intact``: the rest of it can still be reported."""
+    rest = f"; what is intact is shown by 'spica report {path.parent} --intact'" if intact else ""
     return LedgerError(
         f"{path}: the run's record is damaged or not a record of a run: {detail}",
-        remedy="restore the folder from a copy, or start a new run in another folder (--out DIR)",
+        remedy=f"restore the folder from a copy, or start a new run in another folder (--out DIR){rest}",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spica.optimize.protocol import Values
-from spica.trial import Metrics, Outcome, ReplicaCount, TrialResult
+from spica.trial import Metrics, TrialResult
 
 #: Settings that decide what is measured and how it is scored, for every candidate alike.
 _DECISIVE: Final = (
@@ -135,23 +135,4 @@ def metrics_to_json(metrics: Metrics | None) -> str | None:
             "planner_total_ticks": metrics.planner_total_ticks,
             "replicas": [[r.at_s, r.prefill, r.decode] for r in metrics.replicas],
         }
-    )
-
-
-def metrics_from_json(text: str | None) -> Metrics | None:
-    if text is None:
-        return None
-    data = json.loads(text)
-    replicas = tuple(ReplicaCount(float(a), int(p), int(d)) for a, p, d in data["replicas"])
-    return Metrics(data["summary"], data["planner_total_ticks"], replicas)
-
-
-TrialRow = tuple[str, int, str, str, str, str | None, float, int | None, int | None]
-
-
-def trial_from_row(row: TrialRow) -> TrialRecord:
-    key, repeat, outcome, reason, traceback, metrics, seconds, worker, pid = row
-    found = metrics_from_json(metrics)
-    return TrialRecord(
-        key, TrialResult(Outcome(outcome), reason, found, traceback, seconds, worker, pid), repeat
     )

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
@@ -171,10 +172,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replace ``path`` in one step, so that nobody ever reads half of it, also after a power cut."""
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    """Replace ``path`` in one step, so that nobody ever reads half of it, also after a power cut. A link that
+    stands there is replaced, not followed."""
+    temporary = _temporary(path)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        with temporary.open("wb") as file:
+        with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -184,11 +187,27 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise
 
 
+def temporary_folder(path: Path) -> Path:
+    """A new folder beside ``path``, to take its place."""
+    folder = _temporary(path)
+    folder.mkdir()
+    return folder
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside ``path`` that tells whose it is and that nobody can have foreseen."""
+    return path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(8)}-{path.name}")
+
+
 def _sweep_temporaries(folder: Path) -> None:
     """Remove what processes that were killed while writing have left."""
     for item in folder.glob(".tmp-*-*"):
         pid = item.name.split("-")[1]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+        if not pid.isdigit() or psutil.pid_exists(int(pid)):
+            continue
+        if item.is_dir() and not item.is_symlink():
+            shutil.rmtree(item, ignore_errors=True)
+        else:
             item.unlink(missing_ok=True)
 
 

@@ -21,6 +21,7 @@ from spica.goals.ranking import knee, pareto_front, rank
 from spica.goals.score import MissingGoodput, Scoring, avg_gpu, score, scoring_of
 from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 from spica.record.runfolder import SPACE_FILE, SUMMARY_FILE
+from spica.record.sidefiles import RuledOut, read_space, read_summary
 from spica.report.data import (
     BranchRow,
     Extras,
@@ -34,14 +35,16 @@ from spica.sweep.confirm import mean_metrics
 from spica.trial import Metrics, Outcome
 
 
-def collect(folder: Path) -> RunReport:
+def collect(folder: Path, *, intact: bool = False) -> RunReport:
     """Everything a report shows of the run in ``folder``.
 
+    ``intact``: leave out what is damaged in the record, and say so (``RunReport.damage``).
     Raises LedgerError when there is no run, or it is damaged.
     """
-    with Ledger.read(folder) as ledger:
+    with Ledger.read(folder, intact=intact) as ledger:
         identity = ledger.identity()
         asks, tells, measured = ledger.asks(), ledger.tells(), ledger.trials()
+        damage = ledger.damage
     try:
         config = json.loads(identity.config_json)
         scoring = scoring_of(config)
@@ -51,7 +54,7 @@ def collect(folder: Path) -> RunReport:
             f"{folder}: the recorded run cannot be understood: {type(error).__name__}: {error}",
             remedy="use the version of Spica that made it",
         ) from error
-    return report
+    return replace(report, damage=damage)
 
 
 def _assemble(
@@ -74,6 +77,7 @@ def _assemble(
         seed=identity.seed,
         versions=identity.versions,
         config_text=identity.config_text,
+        config_json=identity.config_json,
         model=str(space["model_name"]),
         hardware=str(space["hardware_sku"]),
         gpu_budget=int(space["gpu_budget"]),
@@ -273,41 +277,28 @@ def _branches(trials: Sequence[TrialRow], extras: Extras) -> tuple[BranchRow, ..
     return tuple(rows)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A side file's object; empty when it is not there or not readable as one."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _extras(path: Path) -> Extras:
-    found = _read(path)
-    timings = found.get("timings") or {}
+    found = read_summary(path)
     return Extras(
-        suggesting=timings.get("suggesting"),
-        evaluating=timings.get("evaluating"),
-        wall=timings.get("wall"),
-        stop=str(found.get("stop", "")),
-        branch_ends=dict(found.get("branch_ends", {})),
-        saved=tuple((str(r), int(n)) for r, n in found.get("saved", ())),
-        hypervolumes=tuple((int(n), float(v)) for n, v in found.get("hypervolumes", ())),
-        comparisons=tuple(found.get("comparisons", ())),
-        warnings=tuple(found.get("warnings", ())),
+        suggesting=found.timings.suggesting,
+        evaluating=found.timings.evaluating,
+        wall=found.timings.wall,
+        stop=found.stop,
+        branch_ends=found.branch_ends,
+        saved=tuple(found.saved),
+        hypervolumes=tuple(found.hypervolumes),
+        comparisons=tuple(found.comparisons),
+        warnings=tuple(found.warnings),
     )
 
 
 def _space(path: Path) -> tuple[tuple[NotSearched, ...], tuple[NotSearched, ...]]:
-    found = _read(path)
+    found = read_space(path)
 
-    def rows(key: str) -> tuple[NotSearched, ...]:
-        return tuple(
-            NotSearched(str(r["what"]), str(r["reason"]), str(r.get("detail", "")))
-            for r in found.get(key, ())
-        )
+    def rows(ruled_out: Sequence[RuledOut]) -> tuple[NotSearched, ...]:
+        return tuple(NotSearched(r.what, r.reason, r.detail) for r in ruled_out)
 
-    return rows("not_searched"), rows("shapes_dropped")
+    return rows(found.not_searched), rows(found.shapes_dropped)
 
 
 def traffic_text(workload: Mapping[str, Any]) -> str:

@@ -105,13 +105,15 @@ class Extras:
 class RunReport:
     """One run. ``leaders``: all feasible candidates, best first; of a Pareto goal the front first (by the
     last objective ascending), then the others by their first objective. ``knee`` is the key of the front's
-    balanced point."""
+    balanced point. ``config_json`` is the resolved configuration; ``damage`` has one line for each row of
+    the record that is not as it was written and was left out."""
 
     name: str
     scoring: Scoring
     seed: int
     versions: Mapping[str, str]
     config_text: str
+    config_json: str
     model: str
     hardware: str
     gpu_budget: int
@@ -124,6 +126,7 @@ class RunReport:
     not_searched: tuple[NotSearched, ...] = ()
     shapes_dropped: tuple[NotSearched, ...] = ()
     extras: Extras = field(default_factory=Extras)
+    damage: tuple[str, ...] = ()
 
     @property
     def objectives(self) -> tuple[str, ...]:

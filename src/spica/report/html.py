@@ -52,6 +52,7 @@ def report_html(report: RunReport) -> str:
         [
             f"<h1>{escape(title)}</h1>",
             *(f'<p class="lead">{escape(line)}</p>' for line in heads if line is not None),
+            *_damage(report),
             *_best(report),
             *_pictures(report),
             *_candidates(report),
@@ -69,6 +70,12 @@ def report_html(report: RunReport) -> str:
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n"
         f"<script>{get_plotlyjs()}</script>\n</head>\n<body><main>\n{body}\n</main></body></html>\n"
     )
+
+
+def _damage(report: RunReport) -> Iterable[str]:
+    if report.damage:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in report.damage)
+        yield f"<h2>The record is damaged</h2><p>This page rests on what is intact.</p><ul>{lines}</ul>"
 
 
 def _best(report: RunReport) -> Iterable[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from spica.deployment.sample import Scalar
 from spica.report.data import Leader, RunReport, TrialRow
+from spica.text import cell
 
 Row = dict[str, Scalar]
 Json = Mapping[str, "Json"] | Sequence["Json"] | Scalar
@@ -120,13 +121,20 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Rows with one header; a missing value is an empty field, true and false are lower case."""
+    """Rows with one header. A missing value is an empty field, true and false are lower case, and no text
+    is a formula to a spreadsheet."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns_of(rows), lineterminator="\n", restval="")
     writer.writeheader()
     for row in rows:
-        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
+        writer.writerow({k: _csv(v) for k, v in row.items()})
     return out.getvalue()
+
+
+def _csv(value: Scalar) -> Scalar:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return cell(value) if isinstance(value, str) else value
 
 
 def to_parquet(rows: Sequence[Row]) -> bytes:

@@ -31,6 +31,8 @@ from spica.report.tables import outcome_counts
 TOP = 10
 #: Columns that a deployment needs beside the numbers: the shapes of a disaggregated one in two lines.
 BESIDE = 22
+#: Lines about damage of the record; a whole page of them tells no more.
+DAMAGE_SHOWN = 10
 
 
 def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
@@ -136,6 +138,11 @@ def _volumes(report: RunReport) -> Iterator[str]:
 
 def _below(report: RunReport, top: int) -> Iterator[str]:
     yield ""
+    if report.damage:
+        yield f"The record is damaged; what follows rests on what is intact. Left out ({len(report.damage)}):"
+        yield from (f"  {line}" for line in report.damage[:DAMAGE_SHOWN])
+        if len(report.damage) > DAMAGE_SHOWN:
+            yield f"  and {len(report.damage) - DAMAGE_SHOWN} more"
     best = report.best
     if best is None:
         yield why_none(report)

@@ -14,6 +14,7 @@ from spica.optimize import make_optimizer
 from spica.record import Ledger
 from spica.record.results import SweepResult
 from spica.record.runfolder import SPACE_FILE
+from spica.record.sidefiles import read_json
 from spica.sweep import SweepInputs, run_sweep
 from spica.sweep.events import PhaseChanged, SweepObserver
 from spica.trial import TrialResult
@@ -28,11 +29,7 @@ def has_ended(ledger: Ledger) -> bool:
 def same_space(folder: Path, plan: BranchPlan) -> bool:
     """Whether ``plan`` is what the run searched: not so when its preflight had found that something does not
     work, or when what can run has changed since."""
-    try:
-        recorded = json.loads((folder / SPACE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(recorded == json.loads(json.dumps(space_json(plan))))
+    return bool(read_json(folder / SPACE_FILE) == json.loads(json.dumps(space_json(plan))))
 
 
 def result_again(

@@ -24,8 +24,8 @@ from spica.deployment.sample import (
     Scalar,
     ScalingSettings,
 )
-from spica.deployment.shapes import Role
-from spica.knobs.bindings import Holder, made, part_of
+from spica.deployment.shapes import ParallelShape, Role
+from spica.knobs.bindings import EngineArg, Holder, made, part_of
 from spica.knobs.knob import Knob, KnobKind
 from spica.knobs.table import KNOBS
 from spica.optimize.protocol import Value, Values
@@ -43,6 +43,12 @@ _PLACED: Final[Mapping[Holder, tuple[Knob, ...]]] = {
     holder: tuple(k for k in KNOBS.values() if len(k.places) == 1 and k.places[0].holder is holder)
     for holder in Holder
 }
+#: Engine settings that not every worker has.
+_LIMITED: Final = tuple(
+    (knob, knob.replay)
+    for knob in _PLACED[Holder.ENGINE]
+    if isinstance(knob.replay, EngineArg) and (len(knob.backends) < 3 or knob.replay.ranks)
+)
 #: Value of a place where nothing is said.
 UNSET: Final = {knob.places[0].name: knob.unset for knobs in _PLACED.values() for knob in knobs}
 
@@ -101,7 +107,10 @@ class SampleMaker:
             deployment=self.deployment,
             kv_manager=self.kv_manager,
             parallel=projection.config,
-            engines=tuple((role, self._engine(role, backend, values)) for role in self.pins),
+            engines=tuple(
+                (role, self._engine(role, backend, group.shape, values))
+                for role, group in projection.config.groups
+            ),
             router_mode=router_mode,
             router=self.router(values) if router_mode == "kv_router" else None,
             planner=self._planner(values),
@@ -175,19 +184,21 @@ class SampleMaker:
             raise ValueError(f"kv_load_ratio: {ratio!r} is not in [{knob.low}, {knob.high}]")
         return float(ratio)
 
-    def _engine(self, role: Role, backend: Backend, values: Values) -> EngineSettings:
-        searched = self._searched(Holder.ENGINE, values, role, backend)
-        return made(EngineSettings, {**self.pins[role], **searched}, UNSET)
+    def _engine(self, role: Role, backend: Backend, shape: ParallelShape, values: Values) -> EngineSettings:
+        """The engine of a role, without settings that such a worker has not."""
+        settings = {**self.pins[role], **self._searched(Holder.ENGINE, values, role)}
+        for knob, arg in _LIMITED:
+            if knob.role == role and not arg.fits(backend, shape):
+                settings.pop(knob.places[0].name)
+        return made(EngineSettings, settings, UNSET)
 
-    def _searched(
-        self, holder: Holder, values: Values, role: Role | None = None, backend: Backend | None = None
-    ) -> dict[str, Scalar]:
-        """The settings of a part of the sample that the study decides, but for those the backend has not."""
+    def _searched(self, holder: Holder, values: Values, role: Role | None = None) -> dict[str, Scalar]:
+        """The settings of a part of the sample that the study decides."""
         menus = self.knobs.menus
         return {
             knob.places[0].name: knob.typed(value_of(menus[knob.name], values))
             for knob in _PLACED[holder]
-            if knob.role == role and knob.name in menus and (backend is None or backend in knob.backends)
+            if knob.role == role and knob.name in menus
         }
 
     def _planner(self, values: Values) -> PlannerSettings:

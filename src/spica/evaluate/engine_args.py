@@ -56,8 +56,9 @@ def engine_args(sample: Sample, role: Role, *, systems_path: str | None = None) 
 def _settings(sample: Sample, role: Role) -> Iterator[tuple[str, Scalar]]:
     """Every setting that acts on this candidate, by its dotted path."""
     found = conditions_of(sample)
+    shape = dict(sample.parallel.groups)[role].shape
     for row, arg, place in engine_settings((*KNOBS.values(), *DERIVED), role):
-        if sample.backend not in arg.backends or (isinstance(row, Knob) and row.objection(found)):
+        if not arg.fits(sample.backend, shape) or (isinstance(row, Knob) and row.objection(found)):
             continue
         value = place.read(sample, role)
         if value in arg.off:

@@ -22,7 +22,7 @@ from spica.deployment.sample import (
     Sample,
     Scalar,
 )
-from spica.deployment.shapes import Role
+from spica.deployment.shapes import ParallelShape, Role
 from spica.optimize.protocol import Influence
 
 Part = TypeVar("Part")
@@ -148,7 +148,8 @@ class EngineArg:
     """Dotted paths in a role's engine arguments, ``paths`` for every backend, then each backend's own.
 
     A value of ``off`` is not passed. ``backends`` and ``roles`` are those it exists for; elsewhere the
-    setting is left out of the candidate.
+    setting is left out of the candidate. So it is on workers without attention data parallelism when it acts
+    only among ``ranks``.
     """
 
     paths: tuple[str, ...] = ()
@@ -156,6 +157,11 @@ class EngineArg:
     off: tuple[Scalar, ...] = (None,)
     roles: tuple[Role, ...] = ("agg", "prefill", "decode")
     backends: tuple[Backend, ...] = ("vllm", "sglang", "trtllm")
+    ranks: bool = False
+
+    def fits(self, backend: Backend, shape: ParallelShape) -> bool:
+        """Whether a worker of that backend and shape has the setting."""
+        return backend in self.backends and (shape.attention_dp > 1 or not self.ranks)
 
     def of(self, backend: Backend) -> tuple[str, ...]:
         return (*self.paths, *dict(self.own).get(backend, ()))

@@ -89,8 +89,9 @@ def _replay(replay: Replay) -> str:
         case EngineArg():
             told = [f"`{path}`" for path in replay.paths]
             told += [f"{backend}: " + ", ".join(f"`{p}`" for p in paths) for backend, paths in replay.own]
-            only = "" if len(replay.backends) == 3 else f" ({', '.join(replay.backends)} only)"
-            return ", ".join(told) + only
+            limits: list[str] = [*(replay.backends if len(replay.backends) < 3 else ())]
+            limits += ["workers with attention data parallelism"] if replay.ranks else []
+            return ", ".join(told) + (f" ({', '.join(limits)} only)" if limits else "")
         case RouterArg(name):
             return f"router `{name}`"
         case PlannerArg(name):

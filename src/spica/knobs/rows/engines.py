@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from spica.deployment.shapes import Role
@@ -25,32 +26,40 @@ from spica.knobs.setting import Setting, ValueType, flag, real, whole
 from spica.knobs.when import When
 from spica.optimize.protocol import Influence
 
+_GROUPS: Final[Mapping[Role, str]] = {
+    "prefill": "Prefill engine",
+    "decode": "Decode engine",
+    "agg": "Aggregated engine",
+}
 
-def _engine(
-    role: Role, group: str, tokens: tuple[int, ...], seqs: tuple[int, ...], caching: Setting
-) -> tuple[Knob, ...]:
+
+def _row(
+    role: Role,
+    setting: Setting,
+    title: str,
+    replay: Replay,
+    files: Files,
+    search: Search | Inert = FIXED,
+    rules: tuple[str, ...] = (),
+    unset: int | None = None,
+) -> Knob:
+    """A setting of the engine of ``role``, at a place of its name without the role."""
+    kind = KnobKind.PINNED if search is FIXED else KnobKind.ATOMIC
+    lives = (Place(Holder.ENGINE, setting.name.removeprefix(f"{role}_")),)
     when = When.AGG if role == "agg" else When.DISAGG
+    return Knob(
+        setting, title, kind, _GROUPS[role], lives, search, replay, files, Pinned(), when, rules, role, unset
+    )  # fmt: skip
 
-    def row(
-        setting: Setting,
-        title: str,
-        replay: Replay,
-        files: Files,
-        search: Search | Inert = FIXED,
-        rules: tuple[str, ...] = (),
-    ) -> Knob:
-        kind = KnobKind.PINNED if search is FIXED else KnobKind.ATOMIC
-        lives = (Place(Holder.ENGINE, setting.name.removeprefix(f"{role}_")),)
-        return Knob(
-            setting, title, kind, group, lives, search, replay, files, Pinned(), when, rules, role
-        )  # fmt: skip
 
+def _engine(role: Role, tokens: tuple[int, ...], seqs: tuple[int, ...], caching: Setting) -> tuple[Knob, ...]:
     batching = Search(Influence.TUNING, log=True)
     step = "engine.sglang.chunked_prefill_size", "engine.sglang.max_prefill_tokens"
     beyond = ("seqs_beyond_the_load", *(("prefill_seqs_beyond_a_step",) if role == "prefill" else ()))
     share = "share of GPU memory the engine may use"
     return (
-        row(
+        _row(
+            role,
             listed(
                 f"{role}_max_num_batched_tokens", ValueType.INT, tokens, "most tokens in one pass", "tokens"
             ),
@@ -64,7 +73,8 @@ def _engine(
             ),
             batching,
         ),
-        row(
+        _row(
+            role,
             listed(f"{role}_max_num_seqs", ValueType.INT, seqs, "most sequences in one pass", "sequences"),
             "Sequences of a pass",
             EngineArg(("engine.max_num_seqs",)),
@@ -74,13 +84,15 @@ def _engine(
             batching,
             beyond,
         ),
-        row(
+        _row(
+            role,
             whole(f"{role}_block_size", 64, 1, 4096, "size of a KV block", "tokens"),
             "KV block",
             EngineArg(("engine.block_size",)),
             Flags(Flag("--block-size"), Flag("--page-size"), Flag("--kv-block-size")),
         ),
-        row(
+        _row(
+            role,
             real(f"{role}_gpu_memory_utilization", 0.9, 0, 1, share, above=True),
             "Memory share",
             # Of all memory for vLLM and SGLang, of what the weights leave free for TensorRT-LLM.
@@ -97,7 +109,8 @@ def _engine(
                 Flag("--free-gpu-memory-fraction"),
             ),
         ),
-        row(
+        _row(
+            role,
             caching,
             "Prefix caching",
             EngineArg(("engine.enable_prefix_caching",)),
@@ -113,21 +126,18 @@ def _engine(
 ENGINES: Final = (
     *_engine(
         "prefill",
-        "Prefill engine",
         (8192, 16384, 32768),
         (1, 2, 4, 8, 16, 32, 64, 128, 256),
         flag("prefill_enable_prefix_caching", True, "reuse the KV cache of shared prefixes"),
     ),
     *_engine(
         "decode",
-        "Decode engine",
         (8192,),
         (256, 512, 1024),
         flag("decode_enable_prefix_caching", False, "always off: forced off, with a warning, when true"),
     ),
     *_engine(
         "agg",
-        "Aggregated engine",
         (8192, 16384, 32768),
         (256, 512, 1024),
         flag("agg_enable_prefix_caching", True, "reuse the KV cache of shared prefixes"),

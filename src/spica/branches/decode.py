@@ -189,7 +189,7 @@ class SampleMaker:
         settings = {**self.pins[role], **self._searched(Holder.ENGINE, values, role)}
         for knob, arg in _LIMITED:
             if knob.role == role and not arg.fits(backend, shape):
-                settings.pop(knob.places[0].name)
+                settings.pop(knob.places[0].name, None)
         return made(EngineSettings, settings, UNSET)
 
     def _searched(self, holder: Holder, values: Values, role: Role | None = None) -> dict[str, Scalar]:

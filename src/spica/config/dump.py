@@ -13,6 +13,7 @@ from spica.config.model import SmartSearchConfig
 from spica.config.settings import SETTINGS
 from spica.config.shapes import config_entry
 from spica.deployment.shapes import AggConfig, DisaggConfig
+from spica.knobs.table import KNOBS
 from spica.planner.predictors import LOAD_PREDICTOR_PRESETS, PredictorSpec
 from spica.planner.presets import FpmSampling, LoadSensitivity, ScalingPolicy, composite_entry
 
@@ -24,10 +25,17 @@ _TOP: Final = ("search_space", "workload", "goal", "sweep")
 def dump_resolved(config: SmartSearchConfig) -> dict[str, Yaml]:
     """Every setting of the configuration as it would stand in a YAML file, defaults included.
 
+    Settings that are only carried are left out while they have their default: runs that were begun before
+    there was such a setting have this configuration on record, and can be resumed.
     ``config_from_mapping(dump_resolved(c)) == c``.
     """
     return {
-        block: {name: _plain(name, getattr(getattr(config, block), name)) for name in SETTINGS[block]}
+        block: {
+            name: _plain(name, value)
+            for name, setting in SETTINGS[block].items()
+            if (value := getattr(getattr(config, block), name)) != setting.default
+            or not (block == "search_space" and KNOBS[name].carried)
+        }
         for block in _TOP
     }
 

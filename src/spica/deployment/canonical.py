@@ -168,8 +168,10 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def _plain(sample: Sample) -> bool:
-    """The static deployments without host offload on which the rules were proven."""
-    return sample.planner.scaling is None and sample.kv_manager.num_g2_blocks == 0
+    """The static deployments on which the rules were proven: without host offload, and with engines that are
+    told nothing besides their own fields."""
+    carried = any(engine.more for _, engine in sample.engines)
+    return sample.planner.scaling is None and sample.kv_manager.num_g2_blocks == 0 and not carried
 
 
 def _lower_seqs(sample: Sample, role: Role, bound: int, menu: Menu) -> Sample:

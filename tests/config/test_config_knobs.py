@@ -43,6 +43,11 @@ ATOMIC = {
     "host_cache_hit_weight": (0.5, 0.75, 1.0),
     "disk_cache_hit_weight": (0.0, 0.25, 0.5),
 }
+#: Extensions: name -> (default, choices). The default changes nothing.
+EXTENSIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "agg_prefill_schedule_interval": ((1,), (1, 2, 4, 8, 16)),
+    "agg_prefill_decode_interval": ((0,), (0, 1, 2, 4, 8, 16)),
+}
 COMPOSITE = {
     "planner_scaling_policy": (
         "disabled",
@@ -98,14 +103,20 @@ def of_kind(kind: KnobKind) -> dict[str, object]:
 
 
 def test_the_table_holds_the_knobs_and_defaults_of_the_reference() -> None:
-    assert of_kind(KnobKind.ATOMIC) == ATOMIC
+    assert of_kind(KnobKind.ATOMIC) == {**ATOMIC, **{name: found[0] for name, found in EXTENSIONS.items()}}
     assert of_kind(KnobKind.COMPOSITE) == COMPOSITE
     assert of_kind(KnobKind.PINNED) == {"model_name": None, "hardware_sku": None, **PINNED}
     assert of_kind(KnobKind.PARALLEL) == {"parallel_configs": ()}
 
 
 def test_the_choices_are_those_of_the_reference() -> None:
-    assert SEARCH_CHOICES == {**ATOMIC, **COMPOSITE, "backend": ("vllm", "sglang", "trtllm")}
+    extended = {name: choices for name, (_, choices) in EXTENSIONS.items()}
+    assert {
+        **ATOMIC,
+        **COMPOSITE,
+        **extended,
+        "backend": ("vllm", "sglang", "trtllm"),
+    } == SEARCH_CHOICES
 
 
 def test_the_dict_keys_of_composites() -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from bindings_check import BACKENDS, MODES, PREDICTORS, everything, gaps
+from branch_fakes import config as small_config
 
 import spica.config.search_space as schema
 from spica.config import SearchSpace
+from spica.config.load import config_from_mapping, dump_resolved
 from spica.deployment.canonical import RULES
 from spica.evaluate.engine_args import engine_args
 from spica.evaluate.planner_config import planner_config
@@ -174,6 +176,21 @@ def test_the_runtime_takes_all_that_the_rows_tell_it(backend: str, mode: str) ->
     assert fields is not None
     assert set(fields) <= set(PlannerConfig.model_fields)
     PlannerConfig.model_validate(fields)
+
+
+def test_a_carried_knob_at_its_default_changes_no_identity() -> None:
+    """A run that was begun before there was the knob has neither its key on record, nor its setting."""
+    carried = {name: knob for name, knob in KNOBS.items() if knob.carried}
+    assert carried
+    for name, knob in carried.items():
+        assert knob.default in (knob.unset, (knob.unset,))
+        assert name not in dump_resolved(small_config())["search_space"]  # type: ignore[operator]
+        other = small_config({name: [knob.choices[-1]]})
+        assert dump_resolved(other)["search_space"][name] == [knob.choices[-1]]  # type: ignore[index,call-overload]
+        assert config_from_mapping(dump_resolved(other)) == other
+    for mode in MODES:
+        sample = everything("vllm", mode, PREDICTORS[0], {})
+        assert not any(name in sample.config() for name in carried)
 
 
 def test_paths_of_the_engine_are_given_once() -> None:

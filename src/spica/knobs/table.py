@@ -13,7 +13,7 @@ from typing import Any, Final
 from spica.knobs.knob import Knob
 from spica.knobs.rows.deployment import DEPLOYMENT, OFFLOAD
 from spica.knobs.rows.derived import DERIVED
-from spica.knobs.rows.engines import ENGINES
+from spica.knobs.rows.engines import ENGINES, TURNS
 from spica.knobs.rows.planner import PLANNER, PREDICTOR_KEYS
 from spica.knobs.rows.router import ADMISSION, ROUTER
 from spica.knobs.setting import Choice
@@ -25,7 +25,7 @@ __all__ = [
 
 #: Every knob by name, in the order of the reference.
 KNOBS: Final[Mapping[str, Knob]] = MappingProxyType(
-    {knob.name: knob for knob in (*DEPLOYMENT, *ENGINES, *OFFLOAD, *ROUTER, *ADMISSION, *PLANNER)}
+    {knob.name: knob for knob in (*DEPLOYMENT, *ENGINES, *TURNS, *OFFLOAD, *ROUTER, *ADMISSION, *PLANNER)}
 )
 
 #: List knob -> its legal entries (preset ids for the composites).

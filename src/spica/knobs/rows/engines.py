@@ -143,3 +143,42 @@ ENGINES: Final = (
         flag("agg_enable_prefix_caching", True, "reuse the KV cache of shared prefixes"),
     ),
 )
+
+_VLLM_ONLY: Final = Inert("vLLM alone has it")
+_SGLANG_ONLY: Final = Inert("SGLang alone has it")
+
+#: How prefill and decode take turns; each backend has its own way, with its own default.
+TURNS: Final = (
+    _row(
+        "agg",
+        listed(
+            "agg_prefill_schedule_interval",
+            ValueType.INT,
+            (1, 2, 4, 8, 16),
+            "passes per pass that may start a prefill (vLLM with attention data parallelism)",
+            "passes",
+            default=(1,),
+        ),
+        "Prefill interval",
+        EngineArg(("engine.prefill_schedule_interval",), backends=("vllm",), ranks=True),
+        Flags(Flag("--prefill-schedule-interval"), _VLLM_ONLY, _VLLM_ONLY),
+        Search(Influence.TUNING, log=True),
+        unset=1,
+    ),
+    _row(
+        "agg",
+        listed(
+            "agg_prefill_decode_interval",
+            ValueType.INT,
+            (0, 1, 2, 4, 8, 16),
+            "decode passes between two passes of prefill (SGLang)",
+            "passes",
+            default=(0,),
+        ),
+        "Decode passes between prefills",
+        EngineArg(("engine.prefill_decode_interval",), backends=("sglang",)),
+        Flags(_SGLANG_ONLY, Flag("--prefill-decode-interval"), _SGLANG_ONLY),
+        Search(Influence.TUNING, start=0),
+        unset=0,
+    ),
+)

@@ -10,8 +10,8 @@ from spica.branches.space import space_json
 from spica.commands.console import err, out, print_json
 from spica.config.load import load_config
 from spica.errors import EXIT_OK
+from spica.goals.targets import goal as goal_row
 from spica.report.collect import traffic_text
-from spica.report.numbers import MEASURES
 from spica.report.space import space_view
 from spica.sweep.prepare import prepare, scoring_of_goal
 
@@ -34,7 +34,7 @@ def check_command(path: Path, overrides: tuple[str, ...], verbose: bool, as_json
         Text(f"{space.model_name} on up to {space.gpu_budget} x {space.hardware_sku}", style="bold")
     )
     console.print(f"traffic: {traffic_text(loaded.config.workload.model_dump(mode='json'))}")
-    titles = " and ".join(MEASURES[name].title for name in goal.targets)
+    titles = " and ".join(goal_row(name).title for name in goal.targets)
     console.print(f"goal: {'the trade-off of ' if goal.is_pareto else ''}{titles}")
     source = "context_length" if space.context_length else "the model's maximum"
     console.print(f"KV caches must hold {prepared.plan.max_seq_len} tokens ({source})\n")

@@ -3,42 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from spica.config.block import Block, BlockError, Converted, Rule
 from spica.config.settings import default
 from spica.errors import Problem
+from spica.goals.seen import PlannerGoal
+from spica.goals.targets import OptimizationTarget as OptimizationTarget
 from spica.knobs.setting import Setting
-
-
-class OptimizationTarget(StrEnum):
-    """What a sweep optimises. All are maximised except ``e2e_latency``; ``pareto`` is a vector of others."""
-
-    THROUGHPUT = "throughput"
-    THROUGHPUT_PER_GPU = "throughput_per_gpu"
-    THROUGHPUT_PER_USER = "throughput_per_user"
-    E2E_LATENCY = "e2e_latency"
-    GOODPUT = "goodput"
-    GOODPUT_PER_GPU = "goodput_per_gpu"
-    PARETO = "pareto"
-
-    @property
-    def planner_optimization_target(self) -> Literal["throughput", "latency", "sla"]:
-        """The target the planner of a scaling candidate is given."""
-        if self.needs_sla:
-            return "sla"
-        return "latency" if self is OptimizationTarget.E2E_LATENCY else "throughput"
-
-    @property
-    def needs_sla(self) -> bool:
-        """Whether the metric counts only requests that meet an SLA."""
-        return self in (OptimizationTarget.GOODPUT, OptimizationTarget.GOODPUT_PER_GPU)
-
-    @property
-    def maximize(self) -> bool:
-        """The direction; meaningless for ``pareto``, whose objectives have their own."""
-        return self is not OptimizationTarget.E2E_LATENCY
 
 
 class SlaTargets(Block):
@@ -74,7 +46,7 @@ def _sla(goal: Goal) -> Iterator[Problem]:
         yield Problem(
             f"nothing in this goal ({', '.join(goal.objectives)}) counts requests against an SLA",
             "goal.sla",
-            remedy="remove it, or choose goodput or goodput_per_gpu",
+            remedy=f"remove it, or choose {' or '.join(t for t in OptimizationTarget if t.needs_sla)}",
         )
 
 
@@ -133,5 +105,5 @@ class Goal(Block):
         return self.pareto_objectives if self.is_pareto else (self.target,)
 
     @property
-    def planner_optimization_target(self) -> Literal["throughput", "latency", "sla"]:
+    def planner_optimization_target(self) -> PlannerGoal:
         return self.target.planner_optimization_target

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from spica.goals.targets import SCALAR_TARGETS, OptimizationTarget
 from spica.knobs.setting import Setting, ValueType, real, text, whole
 from spica.knobs.table import KNOBS
 from spica.traffic.model import FORMAT_ALIASES, TRACE_FORMATS
@@ -15,15 +16,7 @@ MAX_TOKENS: Final = 2**24
 MAX_CONCURRENCY: Final = 10**6
 MAX_LATENCY_MS: Final = 86_400_000
 
-TARGETS: Final = (
-    "throughput",
-    "throughput_per_gpu",
-    "throughput_per_user",
-    "e2e_latency",
-    "goodput",
-    "goodput_per_gpu",
-    "pareto",
-)
+TARGETS: Final = tuple(target.value for target in OptimizationTarget)
 
 _FORMATS: Final = (*TRACE_FORMATS, *FORMAT_ALIASES, "auto")
 
@@ -63,7 +56,7 @@ _GOAL: Final = (
     Setting("sla", ValueType.DICT, None, "latency targets a good request meets", optional=True),
     _choice(
         "pareto_objectives",
-        TARGETS[:-1],
+        tuple(target.value for target in SCALAR_TARGETS),
         ("throughput_per_gpu", "throughput_per_user"),
         "the axes of a pareto goal",
         is_list=True,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from spica.goals.targets import goal as goal_row
 from spica.report.data import Leader, RunReport
-from spica.report.numbers import MEASURES, candidate_text, values_text
+from spica.report.numbers import candidate_text, values_text
 
 COLORS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626", "#0891b2")
 FRONT = "#111827"
@@ -39,7 +40,7 @@ def _figure(x_title: str, y_title: str, height: int = 420) -> Any:
 
 
 def _axis(objective: str) -> str:
-    measure = MEASURES[objective]
+    measure = goal_row(objective)
     return f"{measure.title} ({measure.unit})"
 
 
@@ -182,7 +183,7 @@ def volume_chart(report: RunReport) -> str:
     """Hypervolume of the front against replays (Pareto); empty text when none was recorded."""
     if not report.extras.hypervolumes:
         return ""
-    units = " x ".join(MEASURES[name].unit for name in report.objectives)
+    units = " x ".join(goal_row(name).unit for name in report.objectives)
     figure = _figure("replays", f"hypervolume of the front<br>({units})", 280)
     figure.add_scatter(
         x=[n for n, _ in report.extras.hypervolumes],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
+from spica.goals.targets import goal as goal_row
 from spica.report.charts import (
     front_chart,
     per_gpu,
@@ -18,7 +19,6 @@ from spica.report.charts import (
 from spica.report.data import Leader, NotSearched, RunReport
 from spica.report.insight import KnobEffect, knob_effects, why_best, why_none
 from spica.report.numbers import (
-    MEASURES,
     batching_text,
     candidate_text,
     duration,
@@ -174,7 +174,7 @@ def _number_columns(report: RunReport) -> list[NumberColumn]:
     columns: list[NumberColumn] = [("GPUs", lambda c: f"{c.avg_gpu:.4g}")]
     if any(load_text(leader.config) for leader in report.leaders):  # each candidate has its own load
         columns.append(("in flight", lambda c: (load_text(c.config) or "-").removesuffix(" in flight")))
-    columns += [(MEASURES[name].unit, _value(at)) for at, name in enumerate(report.objectives)]
+    columns += [(goal_row(name).unit, _value(at)) for at, name in enumerate(report.objectives)]
     if report.scoring.sla is not None:
         columns.append(("in SLA", lambda c: percent(in_sla(c.metrics))))
     columns.append(("mean TTFT ms", _metric("mean_ttft_ms")))
@@ -218,7 +218,7 @@ def _knobs(report: RunReport) -> Iterable[str]:
     effects = knob_effects(report)
     if not effects:
         return
-    unit = MEASURES[report.objectives[0]].unit
+    unit = goal_row(report.objectives[0]).unit
     yield "<h2>What the knobs did</h2>"
     yield (
         "<p class='note'>The best and the mean of the measured candidates per value, the most telling knob "

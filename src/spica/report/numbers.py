@@ -4,30 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
 
 from spica.deployment.sample import FlatConfig
+from spica.goals.targets import goal
 from spica.trial import Sla
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A goal as people read it: a short title and a unit."""
-
-    title: str
-    unit: str
-
-
-#: The goals, under the names of the configuration.
-MEASURES: Final[Mapping[str, Measure]] = {
-    "throughput": Measure("output throughput", "tok/s"),
-    "throughput_per_gpu": Measure("output throughput per GPU", "tok/s/GPU"),
-    "throughput_per_user": Measure("output speed per user", "tok/s/user"),
-    "e2e_latency": Measure("mean end-to-end latency", "ms"),
-    "goodput": Measure("goodput", "good tok/s"),
-    "goodput_per_gpu": Measure("goodput per GPU", "good tok/s/GPU"),
-}
 
 
 def number(value: float | None) -> str:
@@ -72,7 +52,7 @@ def values_text(values: Sequence[float] | None, objectives: Sequence[str]) -> st
     if values is None:
         return "-"
     pairs = zip(values, objectives, strict=True)
-    return ", ".join(f"{number(v)} {MEASURES[o].unit}" for v, o in pairs)
+    return ", ".join(f"{number(v)} {goal(o).unit}" for v, o in pairs)
 
 
 def shape_text(config: FlatConfig, prefix: str = "") -> str:

@@ -10,10 +10,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from spica.goals.targets import goal as goal_row
 from spica.report.data import Leader, RunReport
 from spica.report.insight import why_best, why_none
 from spica.report.numbers import (
-    MEASURES,
     batching_text,
     duration,
     in_sla,
@@ -48,7 +48,7 @@ def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
 
 def headline(report: RunReport) -> str:
     """What was asked: model, GPUs, traffic, goal."""
-    goal = " and ".join(MEASURES[name].title for name in report.objectives)
+    goal = " and ".join(goal_row(name).title for name in report.objectives)
     return (
         f"{report.model} on up to {report.gpu_budget} x {report.hardware}; {report.traffic}; "
         f"{'trade-off of' if report.scoring.is_pareto else 'best'} {goal}"
@@ -96,7 +96,7 @@ def _with_rate(report: RunReport) -> bool:
 
 def _columns(report: RunReport) -> list[str]:
     """Headings of the numbers; two lines where one would be wider than what stands below it."""
-    units = [MEASURES[name].unit.replace("good ", "good\n") for name in report.objectives]
+    units = [goal_row(name).unit.replace("good ", "good\n") for name in report.objectives]
     share = [] if report.scoring.sla is None else ["in\nSLA"]
     rate = ["tok/s\n/GPU"] if _with_rate(report) else []
     return [*units, *share, "GPUs", "mean\nTTFT ms", "mean\nITL ms", *rate]
@@ -131,7 +131,7 @@ def _volumes(report: RunReport) -> Iterator[str]:
     """The hypervolume of a Pareto goal's front as it grew, round by round."""
     rounds = report.extras.hypervolumes
     if rounds:
-        units = " x ".join(MEASURES[name].unit for name in report.objectives)
+        units = " x ".join(goal_row(name).unit for name in report.objectives)
         grown = ", ".join(f"{volume:,.0f} ({replays} replays)" for replays, volume in rounds)
         yield f"  hypervolume per round, {units}: {grown}"
 

@@ -1,0 +1,1 @@
+"""What a replay measures, as far as goals read it: one file per family, each metric with unit and formula."""

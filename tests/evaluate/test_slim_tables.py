@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from evaluation_samples import CLOSED, LOAD, MOE, ROUTER, VERSIONS, Make
@@ -147,6 +148,8 @@ def test_a_proof_file_that_is_damaged_counts_as_none(tmp_path: Path) -> None:
     Proofs(str(tmp_path)).record(sample, True)
     (file,) = (tmp_path / "proofs").iterdir()
     assert Proofs(str(tmp_path)).identical(sample) is True
+    file.write_text(file.read_text().replace("true", "false"))
+    assert Proofs(str(tmp_path)).identical(sample) is None
     file.write_text("{")
     assert Proofs(str(tmp_path)).identical(sample) is None
 
@@ -169,6 +172,20 @@ def test_real_replays_on_the_copy_are_bit_identical(evaluator: LocalEvaluator, t
     assert made.folder is not None
     assert 0 < made.rows < 0.6 * made.full_rows
     assert prepare_systems(MOE_REQUEST, tmp_path) == made
+    # A table with other numbers in it, or a link in its place, is made again.
+    table = next(Path(made.folder, "systems").rglob("gemm_perf.parquet"))
+    whole = table.read_bytes()
+    halved = pq.read_table(table)
+    column = halved.column_names.index("latency")
+    pq.write_table(halved.set_column(column, "latency", pc.divide(halved["latency"], 2.0)), table)
+    assert table.read_bytes() != whole
+    assert prepare_systems(MOE_REQUEST, tmp_path) == made
+    assert table.read_bytes() == whole
+    table.unlink()
+    table.symlink_to(tmp_path / "elsewhere.parquet")
+    assert prepare_systems(MOE_REQUEST, tmp_path) == made
+    assert not table.is_symlink()
+    assert table.read_bytes() == whole
     request, shape = replace(MOE_REQUEST), ParallelShape(1, 1, 2, 1, 2)
     with LocalEvaluator(1, memory_limit_bytes=None) as own:
         assert own.prepare_tables(request, tmp_path).result() == made

@@ -93,3 +93,24 @@ def test_without_a_place_notes_last_as_long_as_the_process(tmp_path: Path) -> No
     notes = Notes(["s"], tmp_path / "file" / "folder")
     notes.add("a", "1")
     assert notes.get("a") == "1"
+
+
+@pytest.mark.parametrize("answer", ["capacity 4096", [["vllm", "agg"]]])
+def test_a_changed_answer_is_asked_for_again(tmp_path: Path, answer: Answer) -> None:
+    remembered(["a"], lambda: answer, tmp_path)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_text()
+    changed = whole.replace("4096", "4097").replace("vllm", "vlln")
+    assert changed != whole
+    file.write_text(changed)
+    assert remembered(["a"], lambda: "second", tmp_path) == "second"
+
+
+def test_a_changed_note_is_passed_over(tmp_path: Path) -> None:
+    notes = Notes(["s"], tmp_path)
+    notes.add("a", "4096")
+    notes.add("b", "17")
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text().replace("4096", "4097"))
+    later = Notes(["s"], tmp_path)
+    assert (later.get("a"), later.get("b")) == (None, "17")

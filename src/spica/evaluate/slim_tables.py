@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Part of every copy's name: a copy made by another version of this module is not used.
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 #: Columns by table that the runtime looks up exactly, with the operation fields that hold their values.
 #: ``*`` stands for every field that names a number format. The tables of whole attention modules are left
@@ -110,12 +111,41 @@ def prepare_systems(request: TablesRequest, cache_dir: Path) -> SlimTables:
         return SlimTables(None, str(error))
     folder = cache_dir / _name(request, wanted, root)
     try:
-        if not (folder / "made.json").is_file():
+        made = _whole(folder)
+        if made is None:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
             _make(request, wanted, root, folder)
-        made = json.loads((folder / "made.json").read_text())
-        return SlimTables(str(folder), rows=int(made["rows"]), full_rows=int(made["full_rows"]))
+            made = _whole(folder)
+        if made is None:
+            return SlimTables(None, "the copy of the performance tables is not what was written")
+        return SlimTables(str(folder), rows=made[0], full_rows=made[1])
     except (OSError, ValueError, KeyError) as error:
         return SlimTables(None, f"the copy of the performance tables cannot be made: {error}")
+
+
+def _whole(folder: Path) -> tuple[int, int] | None:
+    """The rows of a copy, cut and full; None when it is not there, or a file of it is not as it was made."""
+    try:
+        made = json.loads((folder / "made.json").read_text())
+        if made["files"] != _digests(folder / "systems"):
+            return None
+        return int(made["rows"]), int(made["full_rows"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digests(systems: Path) -> dict[str, str]:
+    """The SHA-256 of every file by its path in ``systems``; links are no files of a copy."""
+    found = {}
+    for path in sorted(systems.rglob("*")):
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link")
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[path.relative_to(systems).as_posix()] = digest
+    return found
 
 
 class Proofs:
@@ -131,8 +161,11 @@ class Proofs:
         name = proof_key(sample)
         if name not in self._known:
             try:
-                self._known[name] = bool(json.loads((self._folder / name).read_text())["identical"])
-            except (OSError, ValueError, KeyError):
+                kept = json.loads((self._folder / name).read_text())
+                if kept["sum"] != _proof_sum(name, kept["identical"]):
+                    return None
+                self._known[name] = bool(kept["identical"])
+            except (OSError, ValueError, KeyError, TypeError):
                 return None
         return self._known[name]
 
@@ -140,12 +173,17 @@ class Proofs:
         """Keep the outcome of a trial; a full or read-only disk only means that others try again."""
         name = proof_key(sample)
         self._known[name] = identical
-        text = json.dumps({"identical": identical, "shapes": str(sample.parallel), "backend": sample.backend})
+        shapes = {"shapes": str(sample.parallel), "backend": sample.backend}
+        text = json.dumps({"identical": identical, "sum": _proof_sum(name, identical)} | shapes)
         try:
             self._folder.mkdir(exist_ok=True)
             _write_whole(self._folder / name, text)
         except OSError:
             return
+
+
+def _proof_sum(name: str, identical: object) -> str:
+    return hashlib.sha256(json.dumps([name, identical]).encode()).hexdigest()[:16]
 
 
 def proof_key(sample: Sample) -> str:
@@ -172,7 +210,8 @@ def _make(request: TablesRequest, wanted: dict[str, set[str | int]], root: Path,
             shutil.copyfile(root / name, systems / name)
         _cut_manifest(request.sku, root / MANIFEST, systems / MANIFEST)
         rows, full = _copy_tables(root, systems, Path("data") / request.sku, wanted)
-        (building / "made.json").write_text(json.dumps({"rows": rows, "full_rows": full}))
+        made = {"rows": rows, "full_rows": full, "files": _digests(systems)}
+        (building / "made.json").write_text(json.dumps(made))
         try:
             building.rename(folder)
         except OSError:

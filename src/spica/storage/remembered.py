@@ -30,12 +30,13 @@ def remembered(question: Sequence[str], ask: Callable[[], Answer], folder: Path 
     file = (folder or default_folder()) / f"{_digest(question)}.json"
     try:
         kept = json.loads(file.read_text())
-        if kept["question"] == list(question):
+        if kept["question"] == list(question) and kept["sum"] == _sum(question, kept["answer"]):
             return _checked(kept["answer"])
     except (OSError, ValueError, TypeError, KeyError):
         pass
     answer = ask()
-    keep_whole(file, json.dumps({"question": list(question), "answer": answer}).encode())
+    kept = {"question": list(question), "answer": answer, "sum": _sum(question, answer)}
+    keep_whole(file, json.dumps(kept).encode())
     return answer
 
 
@@ -64,10 +65,10 @@ class Notes:
 
     def _read(self, line: str) -> None:
         try:
-            question, answer = json.loads(line)
+            question, answer, kept_sum = json.loads(line)
         except (ValueError, TypeError):
             return
-        if isinstance(question, str) and isinstance(answer, str):
+        if isinstance(question, str) and isinstance(answer, str) and kept_sum == _sum([question], answer):
             self._known[question] = answer
 
     def get(self, question: str) -> str | None:
@@ -77,7 +78,7 @@ class Notes:
     def add(self, question: str, answer: str) -> None:
         """Without a place to keep it, for this process alone."""
         self._known[question] = answer
-        line = json.dumps([question, answer]) + "\n"
+        line = json.dumps([question, answer, _sum([question], answer)]) + "\n"
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered and appending: one write, which others do not interleave with.
@@ -85,6 +86,11 @@ class Notes:
                 file.write(line.encode())
         except OSError:
             return
+
+
+def _sum(question: Sequence[str], answer: Answer) -> str:
+    """A checksum by which a changed answer is none."""
+    return hashlib.sha256(json.dumps([list(question), answer]).encode()).hexdigest()[:16]
 
 
 def _digest(question: Sequence[str]) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
 
 from spica.deployment.sample import FlatConfig, Scalar
+from spica.knobs.bindings import PlannerArg, PlannerFields
+from spica.knobs.table import KNOBS
 from spica.ship.workers import Worker, frontend_environment, take, worker_arguments, workers_of
 
 Json = Mapping[str, "Json"] | list["Json"] | Scalar
@@ -22,27 +24,6 @@ API_VERSION = "nvidia.com/v1beta1"
 REGISTRY = "nvcr.io/nvidia/ai-dynamo"
 IMAGES = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
 PLANNER_MOUNT = "/workspace/planner_config"
-
-#: The settings of a candidate that the planner is told, under the planner's own names.
-PLANNER_KEYS = (
-    "enable_throughput_scaling",
-    "enable_load_scaling",
-    "throughput_adjustment_interval_seconds",
-    "load_adjustment_interval_seconds",
-    "max_num_fpm_samples",
-    "fpm_sample_bucket_size",
-    "load_scaling_down_sensitivity",
-    "load_min_observations",
-    "load_predictor",
-    "load_predictor_log1p",
-    "prophet_window_size",
-    "kalman_q_level",
-    "kalman_q_trend",
-    "kalman_r",
-    "kalman_min_points",
-    "min_gpu_budget",
-    "min_endpoint",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +128,23 @@ def planner_settings(config: FlatConfig, context: DeployContext) -> dict[str, Js
         "mode": take(config, "deployment_mode", str),
         "backend": take(config, "backend", str),
         "optimization_target": context.planner_target,
-        "max_gpu_budget": take(config, "gpu_budget", int),
     }
     for worker in workers_of(config):
         role = "prefill" if worker.role == "prefill" else "decode"
         found[f"{role}_engine_num_gpu"] = worker.gpus
-    found |= {key: config[key] for key in PLANNER_KEYS if config.get(key) is not None}
+    found |= {name: config[key] for key, name in _planner_names() if config.get(key) is not None}
     if context.planner_target == "sla":
         found |= {"ttft_ms": context.ttft_ms, "itl_ms": context.itl_ms}
     return found
+
+
+def _planner_names() -> Iterator[tuple[str, str]]:
+    """The settings of a candidate that the planner is told, each with the planner's own name."""
+    for knob in KNOBS.values():
+        if isinstance(knob.files, PlannerArg):
+            yield knob.name, knob.files.name
+        elif isinstance(knob.files, PlannerFields):
+            yield from ((place.name, place.name) for place in knob.places)
 
 
 def _planner_map(planner: Mapping[str, Json], name: str) -> Json:

@@ -108,3 +108,20 @@ def test_what_no_cache_can_carry_is_infeasible_before_replay() -> None:
     assert tight.sample.kv_load is None
     assert tight.sample.concurrency is None
     assert tight.key != fits.key
+
+
+def test_one_request_is_a_load_and_a_token_less_is_none() -> None:
+    # 900 + half of 200 is 1,000 tokens: 100 blocks of 10.
+    fits = kv_load(1.0, 900, 200, [role("agg", 1_000, block=10)])
+    assert isinstance(fits, KvLoad)
+    assert (fits.concurrency_capacity, fits.concurrency) == (1, 1)
+    short = kv_load(1.0, 900, 200, [role("agg", 999, block=10)])
+    assert isinstance(short, str)
+    assert "holds 990 tokens in all, less than one request of 1,000" in short
+
+
+def test_one_block_is_a_budget_and_a_token_less_is_none() -> None:
+    decode = role("decode", 64_000)
+    assert isinstance(kv_load(1.0, 10, 10, [role("prefill", 64), decode]), KvLoad)
+    short = kv_load(1.0, 10, 10, [role("prefill", 63), decode])
+    assert short == "prefill workers have no KV budget: 63 tokens per rank are less than one block of 64"

@@ -16,8 +16,8 @@ class Mutant:
     tests: str
 
 
-GOALS, RANK = "tests/goals", "tests/goals/test_rank.py"
-GP = "tests/optimize/test_optimizer_gp.py"
+GOALS, RANK = "tests/goals", "tests/goals"
+GP = "tests/optimize/test_optimizer_parts.py"
 ENGINE = "tests/evaluate/test_engine_args.py"
 LEDGER, DAMAGE = "tests/record/test_ledger.py", "tests/report/test_damage.py"
 LOOP, CONFIRM = "tests/sweep/test_sweep_loop.py", "tests/sweep/test_sweep_confirm.py"

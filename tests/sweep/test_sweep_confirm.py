@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from spica.deployment.sample import Sample
 from spica.goals.score import Scoring
 from spica.record.results import Spread
 from spica.sweep import ConfirmOptions
-from spica.sweep.confirm import equal_means_p
+from spica.sweep.confirm import equal_means_p, leaders
 from spica.trial import Metrics, Outcome, TrialResult
 
 numbers = st.lists(st.integers(0, 1000), min_size=2, max_size=6).filter(lambda v: len(set(v)) > 1)
@@ -135,3 +137,23 @@ def test_repeats_that_fail_are_left_out(tmp_path: Path) -> None:
     confirmed = [c for c in result.candidates if c.spread]
     assert confirmed
     assert {c.repeats for c in confirmed} == {2}
+
+
+@dataclass(frozen=True)
+class Point:
+    """What ``leaders`` looks at."""
+
+    key: str
+    objectives: tuple[float, float]
+    used_gpus: int
+    excluded_by_sla: bool = False
+
+
+def test_points_that_share_their_place_on_a_front_are_confirmed_by_gpus_then_by_key() -> None:
+    alone = Point("z", (1.0, 9.0), 8)
+    twins = [Point("b", (5.0, 5.0), 8), Point("a", (5.0, 5.0), 8), Point("c", (5.0, 5.0), 2)]
+    excluded = Point("0", (99.0, 99.0), 1, excluded_by_sla=True)
+    scoring = Scoring("pareto")
+    for order in permutations([alone, *twins, excluded]):
+        picked = leaders(order, scoring, 4)  # type: ignore[arg-type]
+        assert [each.key for each in picked] == ["z", "c", "a", "b"]

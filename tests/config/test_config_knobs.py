@@ -13,6 +13,7 @@ from spica.config.goal import Goal
 from spica.config.settings import SETTINGS
 from spica.config.sweep import SweepOptions
 from spica.config.workload import SYNTHETIC_FIELDS, TRACE_FIELDS, Workload
+from spica.errors import ConfigError
 from spica.knobs.document import document, flags_table
 from spica.knobs.knob import KnobKind
 from spica.knobs.table import (
@@ -197,3 +198,30 @@ def test_configuration_imports_nothing_heavy() -> None:
     code = f"{imports}; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("agg_max_num_batched_tokens", 2048),
+        ("agg_max_num_seqs", 128),
+        ("decode_max_num_seqs", 1),
+        ("router_temperature", 0.3),
+        ("host_cache_hit_weight", 0.0),
+    ],
+)
+def test_a_pinned_number_may_be_any_legal_one(name: str, value: float) -> None:
+    space = {"model_name": "m", "hardware_sku": "s"}
+    assert SearchSpace.model_validate({**space, name: [value]}).value(name) == (value,)
+    menu = list(KNOBS[name].choices)
+    with pytest.raises(ConfigError, match=r"is not a choice(.|\n)*alone in its list it may be"):
+        SearchSpace.model_validate({**space, name: [menu[0], value]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("agg_max_num_seqs", 0), ("agg_max_num_batched_tokens", 2**20 + 1), ("host_cache_hit_weight", 1.5)],
+)
+def test_a_pin_beyond_the_limits_is_refused(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=r"is too (small|large)"):
+        SearchSpace.model_validate({"model_name": "m", "hardware_sku": "s", name: [value]})

@@ -171,7 +171,7 @@ def _converted_list(
         at = f"{key}[{index}]"
         own = cls.convert(setting, entry, at, notices)
         if own is None:
-            checked, objection = check_scalar(setting, entry, at)
+            checked, objection = check_scalar(setting, entry, at, alone=len(entries) == 1)
             own = checked, (objection,) if objection else ()
         problems.extend(own[1])
         if own[1]:

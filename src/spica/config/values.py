@@ -38,22 +38,26 @@ def shown(value: object) -> str:
     return written if len(written) <= _SHOWN else written[: _SHOWN - 3] + "..."
 
 
-def check_scalar(setting: Setting, value: object, key: str) -> tuple[object, Problem | None]:
+def check_scalar(
+    setting: Setting, value: object, key: str, *, alone: bool = False
+) -> tuple[object, Problem | None]:
     """One value (an entry of a list, or the value itself) as int, float, bool or str; or why not.
 
     Whole numbers stand for floats, never the reverse; booleans stand for nothing else; NaN and infinities for
-    nothing at all.
+    nothing at all. ``alone``: it is the only entry of its list, and so a pin.
     """
     checked, objection, remedy = _TYPED[setting.type](value)
     if objection:
         return value, Problem(objection, key, allowed=setting.allowed, remedy=remedy)
-    if setting.choices and checked not in setting.choices:
+    pinned = alone and setting.free_pin
+    if setting.choices and checked not in setting.choices and not pinned:
         near = _near(checked, setting)
+        remedy = f"alone in its list it may be {setting.legal}" if setting.free_pin else ""
         return value, Problem(
-            f"{shown(value)} is not a choice", key, allowed=setting.allowed, suggestion=near
+            f"{shown(value)} is not a choice", key, allowed=setting.allowed, suggestion=near, remedy=remedy
         )
     if objection := _range_objection(setting, checked):
-        return value, Problem(objection, key, allowed=setting.allowed)
+        return value, Problem(objection, key, allowed=setting.legal if pinned else setting.allowed)
     return checked, None
 
 

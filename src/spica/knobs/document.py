@@ -34,6 +34,9 @@ Made by `python -m spica.knobs` from `src/spica/knobs/`; do not edit.
 One entry of a list knob pins it, several are searched. A knob that cannot act on a candidate (column "acts")
 is left out of it, and out of the search when it can act on none. Dict entries of composites replace a preset
 whole and name every field (of `load_predictor_candidates`: at least `load_predictor`).
+
+A knob of numbers that is pinned (one entry) may have any number within "pin", so that a deployment can be
+measured as it runs elsewhere. Several entries are searched, and must be of the menu.
 """
 
 _REACH: Final = """## Where a knob goes
@@ -58,6 +61,8 @@ def _row(knob: Knob) -> str:
     type_ = f"list[{setting.type}]" if setting.is_list else setting.type + ("?" if setting.optional else "")
     default_ = "required" if setting.required else f"`{_shown(setting.default) or 'none'}`"
     allowed = "the default's" if setting.choices and setting.default == setting.choices else setting.allowed
+    if setting.free_pin:
+        allowed += f"; pin: {setting.legal}"
     if knob.kind is KnobKind.PARALLEL:
         allowed = "`{tp, attention_dp, moe_tp, moe_ep, pp, replicas}`, or `{prefill: ..., decode: ...}`"
     meaning = setting.meaning + (f" ({setting.unit})" if setting.unit else "")

@@ -23,8 +23,9 @@ class ValueType(StrEnum):
 class Setting:
     """One field: its type, default, meaning, unit and limits (``low_open``: the lower one is excluded).
 
-    ``choices`` are the only legal values where there are any. ``optional`` fields may be null. A field with
-    ``is_list`` holds a non-empty list of such values.
+    ``choices`` are the only legal values where there are any, but for numbers with limits: one of them that
+    stands alone in its list is a pin, and may be any legal number. ``optional`` fields may be null. A field
+    with ``is_list`` holds a non-empty list of such values.
     """
 
     name: str
@@ -41,10 +42,20 @@ class Setting:
     is_list: bool = False
 
     @property
+    def free_pin(self) -> bool:
+        """Whether a value that stands alone in the list need not be one of the choices."""
+        return self.is_list and bool(self.choices) and self.low is not None
+
+    @property
     def allowed(self) -> str:
         """What one value may be, in words."""
         if self.choices:
             return ", ".join(str(c) for c in self.choices)
+        return self.legal
+
+    @property
+    def legal(self) -> str:
+        """The type and the limits, in words."""
         noun = {"int": "a whole number", "float": "a number", "bool": "true, false"}.get(self.type, "text")
         if self.low is None:
             return noun

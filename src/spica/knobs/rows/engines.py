@@ -61,7 +61,12 @@ def _engine(role: Role, tokens: tuple[int, ...], seqs: tuple[int, ...], caching:
         _row(
             role,
             listed(
-                f"{role}_max_num_batched_tokens", ValueType.INT, tokens, "most tokens in one pass", "tokens"
+                f"{role}_max_num_batched_tokens",
+                ValueType.INT,
+                tokens,
+                "most tokens in one pass",
+                "tokens",
+                limits=(1, 2**20),
             ),
             "Tokens of a pass",
             # SGLang has its own names for the tokens of a pass; without them it fills passes to 8192.
@@ -75,7 +80,14 @@ def _engine(role: Role, tokens: tuple[int, ...], seqs: tuple[int, ...], caching:
         ),
         _row(
             role,
-            listed(f"{role}_max_num_seqs", ValueType.INT, seqs, "most sequences in one pass", "sequences"),
+            listed(
+                f"{role}_max_num_seqs",
+                ValueType.INT,
+                seqs,
+                "most sequences in one pass",
+                "sequences",
+                limits=(1, 2**20),
+            ),
             "Sequences of a pass",
             EngineArg(("engine.max_num_seqs",)),
             Flags(
@@ -158,6 +170,7 @@ TURNS: Final = (
             "passes per pass that may start a prefill (vLLM with attention data parallelism)",
             "passes",
             default=(1,),
+            limits=(1, 1000),
         ),
         "Prefill interval",
         EngineArg(("engine.prefill_schedule_interval",), backends=("vllm",), ranks=True),
@@ -174,6 +187,7 @@ TURNS: Final = (
             "decode passes between two passes of prefill (SGLang)",
             "passes",
             default=(0,),
+            limits=(0, 1000),
         ),
         "Decode passes between prefills",
         EngineArg(("engine.prefill_decode_interval",), backends=("sglang",)),

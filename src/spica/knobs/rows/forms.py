@@ -27,8 +27,12 @@ def listed(
     meaning: str,
     unit: str = "",
     default: tuple[Choice, ...] | None = None,
+    limits: tuple[float, float] | None = None,
 ) -> Setting:
-    return Setting(name, type_, choices if default is None else default, meaning, unit, choices, is_list=True)
+    """A list knob. With ``limits`` (both included) a pin may be any number between them."""
+    low, high = limits or (None, None)
+    given = choices if default is None else default
+    return Setting(name, type_, given, meaning, unit, choices, low, high, is_list=True)
 
 
 #: Why a pinned setting is no dimension.

@@ -55,13 +55,25 @@ ROUTER: Final = (
         rules=_NO_CHOICE,
     ),
     _weight(
-        listed("overlap_score_credit", ValueType.FLOAT, (0.0, 0.5, 1.0), "credit for cached prefix blocks"),
+        listed(
+            "overlap_score_credit",
+            ValueType.FLOAT,
+            (0.0, 0.5, 1.0),
+            "credit for cached prefix blocks",
+            limits=(0, 1000),
+        ),
         "Overlap credit",
         "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT",
         1.0,
     ),
     _weight(
-        listed("prefill_load_scale", ValueType.FLOAT, _SCALES, "weight of a worker's prefill load"),
+        listed(
+            "prefill_load_scale",
+            ValueType.FLOAT,
+            _SCALES,
+            "weight of a worker's prefill load",
+            limits=(0, 1e6),
+        ),
         "Prefill load scale",
         "DYN_ROUTER_PREFILL_LOAD_SCALE",
         1.0,
@@ -72,6 +84,7 @@ ROUTER: Final = (
             ValueType.FLOAT,
             (0.0, 0.2, 0.5, 1.0),
             "randomness of the choice; 0: best one",
+            limits=(0, 1000),
         ),
         "Router temperature",
         "DYN_ROUTER_TEMPERATURE",
@@ -79,7 +92,11 @@ ROUTER: Final = (
     ),
     _weight(
         listed(
-            "host_cache_hit_weight", ValueType.FLOAT, (0.5, 0.75, 1.0), "weight of blocks cached on the host"
+            "host_cache_hit_weight",
+            ValueType.FLOAT,
+            (0.5, 0.75, 1.0),
+            "weight of blocks cached on the host",
+            limits=(0, 1),
         ),
         "Host hit weight",
         "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT",
@@ -87,7 +104,13 @@ ROUTER: Final = (
         When.KV_ROUTER_OFFLOAD,
     ),
     _weight(
-        listed("disk_cache_hit_weight", ValueType.FLOAT, (0.0, 0.25, 0.5), "weight of blocks cached on disk"),
+        listed(
+            "disk_cache_hit_weight",
+            ValueType.FLOAT,
+            (0.0, 0.25, 0.5),
+            "weight of blocks cached on disk",
+            limits=(0, 1),
+        ),
         "Disk hit weight",
         "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT",
         0.25,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import spica
 
 NAMES = {
-    "Branch", "BranchPlan", "Candidate", "ConfigError", "FPM_SAMPLING", "Goal", "InputError",
+    "BestImproved", "BranchStopped", "Candidate", "ConfigError", "FPM_SAMPLING", "FeasibilityQuery", "Goal",
+    "InputError", "PhaseChanged", "PoolRequest", "RoundFinished", "SweepEvent", "SweepObserver",
+    "TrialFinished", "Warned", "RoleLimits", "ConfigPool", "ScalingPolicy", "PredictorSpec",
+    "Trace", "read_trace",
     "LOAD_PREDICTOR_PRESETS", "LOAD_SENSITIVITY", "LedgerError", "NoPerfDatabase", "NoViableParallelConfig",
-    "NothingFeasible", "OptimizationTarget", "ParallelConfigProjector", "ParallelShape", "SCALING_POLICIES",
-    "SearchSpace", "SmartSearchConfig", "SpicaError", "StackError", "SweepInterrupted", "SweepOptions",
-    "SweepResult", "TraceError", "Workload", "build_branches", "config_from_mapping", "feasible_shape_tokens",
+    "OptimizationTarget", "ParallelConfigProjector", "ParallelShape", "SCALING_POLICIES",
+    "SearchSpace", "SmartSearchConfig", "SpicaError", "StackError", "SweepOptions",
+    "SweepResult", "TraceError", "Workload", "config_from_mapping", "feasible_shape_tokens",
     "filter_scaling_policies", "load_config", "parallel_configs_for", "pareto_front", "rank",
     "run_smart_search", "sweep_load_predictor",
 }  # fmt: skip
@@ -54,3 +59,46 @@ def test_imports_of_the_command_line_are_light() -> None:
     code = f"import sys, spica.commands.arguments; print(*(set(sys.modules) & {HEAVY!r}))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
+
+
+def _classes(kind: object) -> set[type]:
+    """The classes of ``spica`` that a type is made of, protocols and Callables of them included."""
+    if isinstance(kind, type) and kind.__module__.split(".")[0] == "spica":
+        return {kind}
+    parts = [*get_args(kind)]
+    flat = [inner for part in parts for inner in (part if isinstance(part, list) else [part])]
+    return {found for part in flat for found in _classes(part)}
+
+
+#: Made by Spica (of what Spica has made), never by a user.
+RESULTS = {
+    "BestImproved",
+    "Candidate",
+    "ConfigPool",
+    "RoundFinished",
+    "SweepResult",
+    "Trace",
+    "TrialFinished",
+}
+#: Functions that stand in for the installed components, in tests; nobody must give one.
+STAND_INS = {"facts", "feasibility"}
+
+
+def test_what_a_public_function_takes_is_public() -> None:
+    """A name works alone when all that its parameters are made of can be imported beside it."""
+    public = {getattr(spica, name) for name in NAMES if isinstance(getattr(spica, name), type)}
+    lacking = {}
+    for name in sorted(NAMES):
+        made = getattr(spica, name)
+        given = (
+            isinstance(made, type) and not issubclass(made, Exception) and not hasattr(made, "model_fields")
+        )
+        if name not in RESULTS and (given or inspect.isfunction(made)):
+            call = made if inspect.isfunction(made) else made.__init__
+            if not inspect.isfunction(call):
+                continue
+            hints = {k: v for k, v in get_type_hints(call).items() if k != "return" and k not in STAND_INS}
+            missing = {c.__name__ for kind in hints.values() for c in _classes(kind) if c not in public}
+            if missing:
+                lacking[name] = missing
+    assert lacking == {}

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spica.api import run_smart_search
-    from spica.branches import Branch, BranchPlan, build_branches
-    from spica.branches.backend_pool import parallel_configs_for
+    from spica.branches.backend_pool import PoolRequest, RoleLimits, parallel_configs_for
     from spica.config import Goal, OptimizationTarget, SearchSpace, SmartSearchConfig, SweepOptions, Workload
     from spica.config.load import config_from_mapping, load_config
+    from spica.deployment.pool import ConfigPool
     from spica.deployment.projection import ParallelConfigProjector
     from spica.deployment.shapes import ParallelShape
     from spica.errors import (
@@ -28,24 +28,34 @@ if TYPE_CHECKING:
         InputError,
         LedgerError,
         NoPerfDatabase,
-        NothingFeasible,
         NoViableParallelConfig,
         SpicaError,
         StackError,
-        SweepInterrupted,
         TraceError,
     )
     from spica.facts import feasible_shape_tokens
+    from spica.facts.feasibility import FeasibilityQuery
     from spica.goals.ranking import pareto_front, rank
     from spica.planner.filters import filter_scaling_policies
     from spica.planner.predictor_sweep import sweep_load_predictor
-    from spica.planner.predictors import LOAD_PREDICTOR_PRESETS
-    from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES
+    from spica.planner.predictors import LOAD_PREDICTOR_PRESETS, PredictorSpec
+    from spica.planner.presets import FPM_SAMPLING, LOAD_SENSITIVITY, SCALING_POLICIES, ScalingPolicy
     from spica.record.results import Candidate, SweepResult
+    from spica.sweep.events import (
+        BestImproved,
+        BranchStopped,
+        PhaseChanged,
+        RoundFinished,
+        SweepEvent,
+        SweepObserver,
+        TrialFinished,
+        Warned,
+    )
+    from spica.traffic.model import Trace
+    from spica.traffic.read import read_trace
 
 _HOMES = {
     "spica.api": ("run_smart_search",),
-    "spica.branches": ("Branch", "BranchPlan", "build_branches"),
     "spica.config": (
         "Goal",
         "OptimizationTarget",
@@ -61,22 +71,34 @@ _HOMES = {
         "LedgerError",
         "NoPerfDatabase",
         "NoViableParallelConfig",
-        "NothingFeasible",
         "SpicaError",
         "StackError",
-        "SweepInterrupted",
         "TraceError",
     ),
     "spica.facts": ("feasible_shape_tokens",),
-    "spica.branches.backend_pool": ("parallel_configs_for",),
+    "spica.facts.feasibility": ("FeasibilityQuery",),
+    "spica.branches.backend_pool": ("PoolRequest", "parallel_configs_for", "RoleLimits"),
     "spica.deployment.projection": ("ParallelConfigProjector",),
     "spica.deployment.shapes": ("ParallelShape",),
     "spica.planner.filters": ("filter_scaling_policies",),
     "spica.planner.predictor_sweep": ("sweep_load_predictor",),
-    "spica.planner.predictors": ("LOAD_PREDICTOR_PRESETS",),
-    "spica.planner.presets": ("FPM_SAMPLING", "LOAD_SENSITIVITY", "SCALING_POLICIES"),
+    "spica.planner.predictors": ("LOAD_PREDICTOR_PRESETS", "PredictorSpec"),
+    "spica.planner.presets": ("FPM_SAMPLING", "LOAD_SENSITIVITY", "SCALING_POLICIES", "ScalingPolicy"),
     "spica.goals.ranking": ("pareto_front", "rank"),
+    "spica.deployment.pool": ("ConfigPool",),
+    "spica.traffic.model": ("Trace",),
+    "spica.traffic.read": ("read_trace",),
     "spica.record.results": ("Candidate", "SweepResult"),
+    "spica.sweep.events": (
+        "BestImproved",
+        "BranchStopped",
+        "PhaseChanged",
+        "RoundFinished",
+        "SweepEvent",
+        "SweepObserver",
+        "TrialFinished",
+        "Warned",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -85,29 +107,39 @@ __all__ = [
     "LOAD_PREDICTOR_PRESETS",
     "LOAD_SENSITIVITY",
     "SCALING_POLICIES",
-    "Branch",
-    "BranchPlan",
+    "BestImproved",
+    "BranchStopped",
     "Candidate",
     "ConfigError",
+    "ConfigPool",
+    "FeasibilityQuery",
     "Goal",
     "InputError",
     "LedgerError",
     "NoPerfDatabase",
     "NoViableParallelConfig",
-    "NothingFeasible",
     "OptimizationTarget",
     "ParallelConfigProjector",
     "ParallelShape",
+    "PhaseChanged",
+    "PoolRequest",
+    "PredictorSpec",
+    "RoleLimits",
+    "RoundFinished",
+    "ScalingPolicy",
     "SearchSpace",
     "SmartSearchConfig",
     "SpicaError",
     "StackError",
-    "SweepInterrupted",
+    "SweepEvent",
+    "SweepObserver",
     "SweepOptions",
     "SweepResult",
+    "Trace",
     "TraceError",
+    "TrialFinished",
+    "Warned",
     "Workload",
-    "build_branches",
     "config_from_mapping",
     "feasible_shape_tokens",
     "filter_scaling_policies",
@@ -115,6 +147,7 @@ __all__ = [
     "parallel_configs_for",
     "pareto_front",
     "rank",
+    "read_trace",
     "run_smart_search",
     "sweep_load_predictor",
 ]

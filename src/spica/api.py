@@ -39,9 +39,9 @@ from spica.report.write import preload
 from spica.storage.scratch import scratch_folder
 from spica.sweep import (
     ConfirmOptions,
+    SearchOptions,
     StopFlag,
     SweepInputs,
-    SweepOptions,
     how_to_continue,
     run_sweep,
     stop_on_interrupt,
@@ -359,7 +359,7 @@ def _inputs(source: Source, prepared: Prepared, options: RunOptions) -> SweepInp
         branches=prepared.plan.branches,
         scoring=scoring_of_goal(source.config),
         planner_target=prepared.plan.planner_target,
-        options=SweepOptions(
+        options=SearchOptions(
             max_rounds=sweep.max_rounds,
             candidates_per_round=sweep.resolved_candidates_per_round,
             seed=sweep.random_seed,

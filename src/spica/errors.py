@@ -122,12 +122,6 @@ class NoViableParallelConfig(SpicaError):
         self.min_gpus = min_gpus
 
 
-class NothingFeasible(SpicaError):
-    """The sweep ran and no candidate was feasible."""
-
-    exit_code = EXIT_NOTHING_FEASIBLE
-
-
 class LedgerError(SpicaError):
     """A run folder that cannot be opened, resumed or trusted."""
 

@@ -12,14 +12,14 @@ import pytest
 
 from spica.cli import main
 from spica.commands.guard import Guard
-from spica.errors import LedgerError, NothingFeasible, StackError, SweepInterrupted
+from spica.errors import LedgerError, NoViableParallelConfig, StackError, SweepInterrupted
 
 
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
         (LedgerError("no run", remedy="name one"), 2, "error: no run\n    name one\n"),
-        (NothingFeasible("nothing"), 1, "error: nothing\n"),
+        (NoViableParallelConfig("nothing"), 1, "error: nothing\n"),
         (StackError("disk full"), 3, "error: disk full\n"),
         (SweepInterrupted("stopped"), 130, "error: stopped\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),

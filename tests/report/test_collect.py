@@ -20,7 +20,7 @@ from spica.report.collect import collect
 from spica.report.html import report_html
 from spica.report.insight import knob_effects, why_best
 from spica.report.tables import candidate_rows, candidates_json, to_csv, to_parquet, trial_rows
-from spica.trial import Outcome, ReplicaCount, TrialResult
+from spica.trial import Metrics, Outcome, ReplicaCount, TrialResult
 
 PARETO = {"target": "pareto", "pareto_objectives": ["throughput_per_gpu", "throughput_per_user"]}
 
@@ -75,6 +75,27 @@ def test_confirming_measurements_replace_the_lucky_one(tmp_path: Path) -> None:
     assert second.values == (980.0,)
     assert second.std == (20.0,)  # of 960, 980, 1000: sqrt((400 + 0 + 400) / 2)
     assert second.repeats == 3
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_repeat_that_cannot_be_scored_counts_as_failed(tmp_path: Path, at: int) -> None:
+    """As in a sweep, wherever it stands among the repeats: the mean is that of the others."""
+    latency = sample(agg(2, 4), kv_router=True)
+    folder = tmp_path / "run"
+
+    def measured(value: float) -> TrialResult:
+        return feasible(Metrics({**metrics(10.0).summary, "mean_e2e_latency_ms": value}))
+
+    write_run(folder, {"agg": [(latency, measured(500.0))]}, identity({"target": "e2e_latency"}))
+    values = [900.0, 940.0]
+    values.insert(at, math.inf)
+    with Ledger.resume(folder) as ledger:
+        for repeat, value in enumerate(values, start=1):
+            ledger.record_trial(TrialRecord(latency.key(), measured(value), repeat))
+    (only,) = collect(folder).leaders
+    assert only.values == (920.0,)
+    assert only.repeats == 2
+    assert only.metrics["mean_e2e_latency_ms"] == 920.0
 
 
 def test_front_is_what_nothing_beats_in_both(tmp_path: Path) -> None:

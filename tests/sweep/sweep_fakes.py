@@ -24,14 +24,14 @@ from spica.optimize.sampling import fresh_or_repeated, uniform
 from spica.optimize.space import Rows
 from spica.record import Ledger, RunIdentity
 from spica.record.results import SweepResult
-from spica.sweep import SearchBranch, StopFlag, SweepInputs, SweepOptions, run_sweep
+from spica.sweep import SearchBranch, SearchOptions, StopFlag, SweepInputs, run_sweep
 from spica.sweep.events import SweepObserver
 from spica.sweep.inputs import OptimizerFactory
 from spica.traffic.replayed import SyntheticTraffic
 from spica.trial import Metrics, Outcome, TrialResult
 
 THROUGHPUT = Scoring("throughput")
-OPTIONS = SweepOptions(max_rounds=4, candidates_per_round=4, seed=3)
+OPTIONS = SearchOptions(max_rounds=4, candidates_per_round=4, seed=3)
 IDENTITY = RunIdentity("", "{}", 1, {})
 BUDGET = 16
 #: More sequences than this cannot act in the fake.
@@ -250,7 +250,7 @@ class Setup:
     folder: Path
     branches: tuple[SearchBranch, ...] = (FakeBranch("agg"), FakeBranch("disagg"))
     scoring: Scoring = THROUGHPUT
-    options: SweepOptions = OPTIONS
+    options: SearchOptions = OPTIONS
     factory: OptimizerFactory = CuriousOptimizer
     force: bool = False
 

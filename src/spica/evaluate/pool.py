@@ -99,11 +99,6 @@ class LocalEvaluator:
         folder = cache_dir or Path(platformdirs.user_cache_dir("spica")) / "tables"
         return self._threads.submit(self._make_tables, TablesTask(request, folder))
 
-    def warm_up(self, plan: ReplayPlan) -> None:
-        """Load the tables of ``plan``'s model and backend in every worker, in the background."""
-        for _ in self._workers:
-            self._threads.submit(self._measure, Task(plan, self._options, warm=True))
-
     def submit(self, plan: ReplayPlan) -> Future[TrialResult]:
         """Measure ``plan``; an impossible one is refused at once, without a worker."""
         reason = refusal(plan, self._limits)

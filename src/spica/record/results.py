@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from spica.deployment.sample import FlatConfig, Sample
@@ -129,7 +130,8 @@ class SweepResult:
 
     ``candidates``: all feasible ones; best first for a single target. ``front``: the non-dominated ones
     without those an SLA excludes (Pareto goals; empty otherwise), by the last objective ascending; ``knee``
-    its balanced point. ``excluded``: candidates none of whose requests met the SLA.
+    its balanced point. ``excluded``: candidates none of whose requests met the SLA. ``folder``: the run
+    folder with record, reports and deployment files.
     """
 
     scoring: Scoring
@@ -147,6 +149,7 @@ class SweepResult:
     warnings: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     stop: Stop = ""
+    folder: Path = field(default=Path(), compare=False)
 
     @property
     def best(self) -> Candidate | None:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spica.errors import LedgerError
-from spica.goals.ranking import knee, pareto_front, rank
-from spica.goals.score import MissingGoodput, Scoring, avg_gpu, score, scoring_of
+from spica.goals.arrange import arrange
+from spica.goals.score import Scoring, avg_gpu, score, scoring_of
 from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
 from spica.record.runfolder import SPACE_FILE, SUMMARY_FILE
 from spica.record.sidefiles import RuledOut, read_space, read_summary
@@ -31,7 +30,7 @@ from spica.report.data import (
     RunReport,
     TrialRow,
 )
-from spica.sweep.confirm import mean_metrics
+from spica.sweep.confirm import mean_metrics, spread_of
 from spica.trial import Metrics, Outcome
 
 
@@ -151,57 +150,35 @@ def _trial_row(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """What ``rank`` compares."""
-
-    leader: Leader
-
-    @property
-    def score(self) -> float:
-        return self.leader.score
-
-    @property
-    def used_gpus(self) -> int:
-        return self.leader.used_gpus
-
-    @property
-    def key(self) -> str:
-        return self.leader.key
-
-
 def _leaders(
     trials: Sequence[TrialRow], measured: Sequence[TrialRecord], scoring: Scoring
 ) -> tuple[tuple[Leader, ...], str]:
     """All feasible candidates in order, and the key of the knee of a Pareto goal."""
-    repeats = _measurements(measured)
+    repeats = _measurements(measured, scoring)
     by_key: dict[str, list[TrialRow]] = defaultdict(list)
     for row in trials:
         if row.outcome == Outcome.FEASIBLE.value:
             by_key[row.key].append(row)
     found = [_leader(rows, repeats[key], scoring) for key, rows in by_key.items()]
-    if not scoring.is_pareto:
-        ordered = [s.leader for s in rank([_Scored(leader) for leader in found])]
-        return _numbered(ordered), ""
-    eligible = [leader for leader in found if not leader.excluded_by_sla]
-    front = pareto_front(eligible, scoring.maximize, lambda c: c.values, lambda c: c.key)
-    on_front = {leader.key for leader in front}
-    sign = 1.0 if scoring.maximize[0] else -1.0
-    rest = [leader for leader in found if leader.key not in on_front]
-    rest.sort(key=lambda c: (c.excluded_by_sla, -sign * c.values[0], c.used_gpus, c.key))
-    at = knee([leader.values for leader in front], scoring.maximize)
-    ordered = [*(replace(leader, on_front=True) for leader in front), *rest]
-    return _numbered(ordered), "" if at is None else front[at].key
+    arranged = arrange(found, scoring)
+    on_front = {leader.key for leader in arranged.front}
+    rest = [leader for leader in arranged.ranked if leader.key not in on_front]
+    if scoring.is_pareto:
+        rest.sort(key=lambda leader: leader.excluded_by_sla)
+    ordered = [*(replace(leader, on_front=True) for leader in arranged.front), *rest]
+    return _numbered(ordered), "" if arranged.knee is None else arranged.knee.key
 
 
-def _measurements(measured: Sequence[TrialRecord]) -> dict[str, list[Metrics]]:
-    """What each candidate is judged by: its confirming measurements if there are any, else the search's."""
+def _measurements(measured: Sequence[TrialRecord], scoring: Scoring) -> dict[str, list[Metrics]]:
+    """What each candidate is judged by: its confirming measurements if there are any, else the search's. One
+    that the goal cannot score counts as failed, as it does in a sweep."""
     found: dict[str, list[Metrics]] = {}
     for confirming in (False, True):
         again: dict[str, list[Metrics]] = defaultdict(list)
         for record in measured:
-            if record.result.metrics is not None and (record.repeat > 0) is confirming:
-                again[record.key].append(record.result.metrics)
+            metrics = scoring.judge(record.result).metrics
+            if metrics is not None and (record.repeat > 0) is confirming:
+                again[record.key].append(metrics)
         found |= again
     return found
 
@@ -212,10 +189,8 @@ def _numbered(leaders: Sequence[Leader]) -> tuple[Leader, ...]:
 
 def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scoring) -> Leader:
     """A candidate from its suggestions and its measurements (the search's first)."""
-    columns = list(zip(*(scoring.values(m) for m in repeats if _scorable(m, scoring)), strict=True))
-    means = tuple(math.fsum(c) / len(c) if all(map(math.isfinite, c)) else c[0] for c in columns)
-    counted = len(columns[0])
-    std = tuple(statistics.stdev(c) for c in columns) if counted > 1 else ()
+    spreads = tuple(map(spread_of, zip(*(scoring.values(m) for m in repeats), strict=True)))
+    means = tuple(spread.mean for spread in spreads)
     mean = mean_metrics(repeats)
     config = rows[0].config
     used = config.get("used_gpus")
@@ -232,20 +207,12 @@ def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scori
         trials=tuple(row.trial for row in rows),
         order=max(row.order for row in rows),
         seconds=math.fsum(row.seconds for row in rows),
-        repeats=counted,
-        std=std,
+        repeats=len(repeats),
+        std=tuple(spread.std for spread in spreads) if len(repeats) > 1 else (),
         excluded_by_sla=scoring.excluded_by_sla(mean),
         planner_total_ticks=repeats[0].planner_total_ticks,
         timeline=repeats[0].replicas,
     )
-
-
-def _scorable(metrics: Metrics, scoring: Scoring) -> bool:
-    try:
-        scoring.values(metrics)
-    except MissingGoodput:
-        return False
-    return True
 
 
 def _reasons(trials: Sequence[TrialRow]) -> tuple[ReasonCount, ...]:

@@ -57,6 +57,11 @@ class Leader:
     planner_total_ticks: int | None = None
     timeline: tuple[ReplicaCount, ...] = ()
 
+    @property
+    def objectives(self) -> tuple[float, ...]:
+        """The same as ``values``, under the name that a goal arranges by."""
+        return self.values
+
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:

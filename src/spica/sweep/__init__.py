@@ -3,7 +3,7 @@
 ``docs/runs.md`` explains the order of things, resuming, and how branches share the budget.
 """
 
-from spica.sweep.inputs import ConfirmOptions, SearchBranch, SweepInputs, SweepOptions
+from spica.sweep.inputs import ConfirmOptions, SearchBranch, SearchOptions, SweepInputs
 from spica.sweep.interrupts import (
     StopFlag,
     how_to_continue,
@@ -16,9 +16,9 @@ from spica.sweep.run import run_sweep
 __all__ = [
     "ConfirmOptions",
     "SearchBranch",
+    "SearchOptions",
     "StopFlag",
     "SweepInputs",
-    "SweepOptions",
     "how_to_continue",
     "raise_if_interrupted",
     "run_sweep",

@@ -73,7 +73,7 @@ def confirm(
 def with_repeats(candidate: Candidate, scoring: Scoring, repeats: Sequence[Metrics]) -> Candidate:
     """The candidate with the means of ``repeats`` in place of its single measurement."""
     columns = list(zip(*(scoring.values(m) for m in repeats), strict=True))
-    spreads = tuple(_spread(column) for column in columns)
+    spreads = tuple(spread_of(column) for column in columns)
     metrics = mean_metrics(repeats)
     objectives = tuple(s.mean for s in spreads)
     return replace(
@@ -87,7 +87,11 @@ def with_repeats(candidate: Candidate, scoring: Scoring, repeats: Sequence[Metri
     )
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def spread_of(values: Sequence[float]) -> Spread:
+    """The spread of one objective over its measurements.
+
+    A mean over an infinite one, the worst that there is, is infinite. ``std`` of a single one is 0.
+    """
     if not all(map(math.isfinite, values)):
         return Spread(len(values), math.inf, math.inf, min(values), max(values))
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0

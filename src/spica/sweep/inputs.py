@@ -69,7 +69,7 @@ class ConfirmOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepOptions:
+class SearchOptions:
     """``max_rounds`` per branch, ``candidates_per_round`` unique successful ones each. ``max_minutes`` is
     for the whole sweep, counted from its start (or resumption). ``same_failure_limit``: so many failures
     for one cause, and nothing feasible, stop a branch. ``grace_seconds``: how long replays in flight may go
@@ -96,7 +96,7 @@ class SweepInputs:
     branches: tuple[SearchBranch, ...]
     scoring: Scoring
     planner_target: PlannerTarget
-    options: SweepOptions = SweepOptions()
+    options: SearchOptions = SearchOptions()
     warnings: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     force: bool = False

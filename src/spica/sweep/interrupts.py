@@ -36,15 +36,10 @@ class StopFlag:
 
 @contextmanager
 def stop_on_interrupt(
-    stop: StopFlag,
-    *,
-    kill_workers: Callable[[], None],
-    farewell: str = "",
-    notify: Callable[[], None] = lambda: None,
+    stop: StopFlag, *, kill_workers: Callable[[], None], farewell: str = ""
 ) -> Iterator[None]:
-    """While inside, the first SIGINT or SIGTERM asks the sweep to stop (``notify`` may say so); the second
-    kills the workers and ends the process with exit code 130, without unwinding; ``farewell`` is then the
-    last word on stderr.
+    """While inside, the first SIGINT or SIGTERM asks the sweep to stop; the second kills the workers and ends
+    the process with exit code 130, without unwinding; ``farewell`` is then the last word on stderr.
 
     Only in the main thread; elsewhere (a notebook's worker thread) it does nothing, since signals cannot be
     handled there.
@@ -62,7 +57,6 @@ def stop_on_interrupt(
             _say_at_once(farewell)
             os._exit(EXIT_INTERRUPTED)
         stop.request()
-        notify()
 
     before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

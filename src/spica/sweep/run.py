@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from spica.evaluate.protocol import Evaluator
@@ -111,7 +112,8 @@ class _Sweep:
         self._ledger.record_event(why or "finished")
         self._phase("done")
         timings = self._progress.timings()
-        return summary.result(self._inputs, self._search, found, exact=exact, stop=why, timings=timings)
+        made = summary.result(self._inputs, self._search, found, exact=exact, stop=why, timings=timings)
+        return replace(made, folder=self._ledger.folder)
 
     def _phase(self, phase: Literal["searching", "confirming", "done"]) -> None:
         self._progress.emit(PhaseChanged(phase))

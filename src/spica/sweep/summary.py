@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spica.goals.ranking import hypervolume, knee, pareto_front, rank, reference_point
+from spica.goals.arrange import arrange
+from spica.goals.ranking import hypervolume, reference_point
 from spica.goals.score import Scoring, avg_gpu, score
 from spica.record.results import (
     BranchSummary,
@@ -70,12 +71,9 @@ def result(
 ) -> SweepResult:
     """The result of a sweep with the candidates ``found``; ``exact`` are leaders that needed no repeats."""
     scoring, states = inputs.scoring, search.states
-    ranked = _ordered(found, scoring)
+    arranged = arrange(found, scoring)
+    ranked, front = arranged.ranked, arranged.front
     eligible = [c for c in found if not c.excluded_by_sla]
-    front: tuple[Candidate, ...] = ()
-    if scoring.is_pareto:
-        front = pareto_front(eligible, scoring.maximize, lambda c: c.objectives, lambda c: c.key)
-    at = knee([c.objectives for c in front], scoring.maximize)
     top = inputs.options.confirm.top
     places = {c.key: n for n, c in enumerate(front or ranked, start=1)}
 
@@ -89,7 +87,7 @@ def result(
         scoring=scoring,
         candidates=ranked,
         front=front,
-        knee=None if at is None else front[at],
+        knee=arranged.knee,
         excluded=tuple(c for c in ranked if c.excluded_by_sla),
         branches=_branches(states, scoring),
         outcomes=_outcomes(states, search.measurer),
@@ -102,14 +100,6 @@ def result(
         dropped=inputs.dropped,
         stop=stop,
     )
-
-
-def _ordered(found: tuple[Candidate, ...], scoring: Scoring) -> tuple[Candidate, ...]:
-    """Best first; for a Pareto goal by the first objective, for want of a single score."""
-    if not scoring.is_pareto:
-        return rank(found)
-    first = scoring.targets[0]
-    return tuple(sorted(found, key=lambda c: (-score(first, c.objectives[0]), c.used_gpus, c.key)))
 
 
 def _branches(states: Sequence[BranchState], scoring: Scoring) -> tuple[BranchSummary, ...]:

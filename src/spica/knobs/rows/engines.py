@@ -53,10 +53,13 @@ def _row(
 
 
 def _engine(role: Role, tokens: tuple[int, ...], seqs: tuple[int, ...], caching: Setting) -> tuple[Knob, ...]:
+    return (*_batching(role, tokens, seqs), *_memory(role, caching))
+
+
+def _batching(role: Role, tokens: tuple[int, ...], seqs: tuple[int, ...]) -> tuple[Knob, ...]:
     batching = Search(Influence.TUNING, log=True)
     step = "engine.sglang.chunked_prefill_size", "engine.sglang.max_prefill_tokens"
     beyond = ("seqs_beyond_the_load", *(("prefill_seqs_beyond_a_step",) if role == "prefill" else ()))
-    share = "share of GPU memory the engine may use"
     return (
         _row(
             role,
@@ -96,6 +99,12 @@ def _engine(role: Role, tokens: tuple[int, ...], seqs: tuple[int, ...], caching:
             batching,
             beyond,
         ),
+    )
+
+
+def _memory(role: Role, caching: Setting) -> tuple[Knob, ...]:
+    share = "share of GPU memory the engine may use"
+    return (
         _row(
             role,
             whole(f"{role}_block_size", 64, 1, 4096, "size of a KV block", "tokens"),

@@ -50,7 +50,14 @@ from spica.sweep import (
 from spica.sweep.events import PhaseChanged, Silent, SweepObserver, Warned
 from spica.sweep.finished import has_ended, result_again, same_space
 from spica.sweep.options import RunOptions as RunOptions
-from spica.sweep.prepare import Prepared, prepare, probes, scoring_of_goal, without_pairs
+from spica.sweep.prepare import (
+    Prepared,
+    prepare,
+    probes,
+    scaled_without_model,
+    scoring_of_goal,
+    without_pairs,
+)
 from spica.traffic.shards import trace_files
 from spica.versions import stack_versions
 
@@ -175,7 +182,7 @@ def run(source: Source, options: RunOptions, observer: SweepObserver, stop: Stop
                     return again
         # Workers import while the configuration is enumerated.
         evaluator = stack.enter_context(_evaluator(config, options, jobs))
-        prepared = _enumerated(source, folder, jobs, observer)
+        prepared = _enumerated(source, folder, jobs, observer, ledger)
         # The optimizer is imported while the workers show what works.
         searched = stack.enter_context(_warming_up(_inputs(source, prepared, options)))
         prepared = _preflighted(source, options, prepared, evaluator, observer)
@@ -217,7 +224,7 @@ def _ended(
     """A run that was complete: nothing is replayed, its reports are written again. None when something of
     the stack did not work then, or works otherwise now, so that it takes the preflight to see its space."""
     folder = ledger.folder
-    prepared = _enumerated(source, folder, jobs, observer)
+    prepared = _enumerated(source, folder, jobs, observer, ledger)
     if not same_space(folder, prepared.plan):
         return None
     for warning in prepared.warnings:
@@ -286,11 +293,14 @@ def _preflight_voice(observer: SweepObserver) -> Callable[[str], None]:
     return lambda text: observer.on_event(PhaseChanged("preflight", text))
 
 
-def _enumerated(source: Source, folder: Path, jobs: int, observer: SweepObserver) -> Prepared:
-    """What can run, as far as facts tell."""
+def _enumerated(
+    source: Source, folder: Path, jobs: int, observer: SweepObserver, ledger: Ledger | None
+) -> Prepared:
+    """What can run, as far as facts tell; a run goes on with the planners it was begun with."""
     say = _preflight_voice(observer)
     say("reading the facts, enumerating what can run")
-    return prepare(source.config, folder=folder, jobs=jobs, say=say)
+    bare = ledger is not None and scaled_without_model(ledger)
+    return prepare(source.config, folder=folder, jobs=jobs, say=say, engine_model=not bare)
 
 
 def _preflighted(

@@ -58,13 +58,15 @@ def build_branches(
     trace: PreparedTrace | None = None,
     planner_validator: PlannerValidator | None = None,
     components: Components | None = None,
+    engine_model: bool = True,
 ) -> BranchPlan:
     """The branches of ``config``.
 
     ``runner_pairs`` are the (backend, mode) pairs that the installed runner can replay. ``predictor_winners``
     maps a throughput interval in seconds to its forecaster (constant_last where absent). Without its
     ``trace`` a trace workload's branches decode, but cannot give traffic and tell fewer candidates apart as
-    equal. ``planner_validator`` is asked about custom planner dicts.
+    equal. ``planner_validator`` is asked about custom planner dicts. ``engine_model`` False: planners go
+    without their model of the engine, as they did in runs of old.
 
     Raises NoPerfDatabase for a model or SKU without data, ConfigError for lengths beyond the context or a
     policy nobody can run, StackError for a KV load without the memory estimator, PinError for a pinned config
@@ -85,7 +87,9 @@ def build_branches(
         raise nothing_viable(modes)
     formats = _attention_formats(model, space.hardware_sku, modes, components)
     warnings += [_format_note(backend, name) for backend, name in formats.items()]
-    setting = _Setting(config, model, policies, predictor_winners or {}, trace, components, formats)
+    setting = _Setting(
+        config, model, policies, predictor_winners or {}, trace, components, formats, engine_model
+    )
     dropped = [*policies.dropped, *dead_knobs(space, policies.composites), *_left_to_pins(space, model)]
     branches = []
     for mode in modes:
@@ -117,6 +121,7 @@ class _Setting:
     trace: PreparedTrace | None
     components: Components
     attention_formats: Mapping[str, str]
+    engine_model: bool
 
 
 def _branch(setting: _Setting, found: ModePools) -> Branch:
@@ -137,6 +142,8 @@ def _branch(setting: _Setting, found: ModePools) -> Branch:
         isl=workload.isl or 0,
         osl=workload.osl or 0,
         attention_formats=setting.attention_formats,
+        # Without an SLA the planner goes by thresholds and asks no model.
+        engine_model=setting.engine_model and setting.config.goal.planner_optimization_target == "sla",
     )
     return Branch(
         maker=maker,

@@ -69,7 +69,7 @@ class SampleMaker:
     ``isl`` and ``osl`` are needed for a KV-load workload only. ``concurrency`` is the fixed number in flight
     of the workload, if it has one. ``pins`` are the pinned engine settings of each role.
     ``attention_formats`` maps a backend to the number format its prefill attention is timed in, where the
-    data lacks the model's own.
+    data lacks the model's own. ``engine_model``: a planner that scales is given the engine's timing.
     """
 
     deployment: Deployment
@@ -84,6 +84,7 @@ class SampleMaker:
     isl: int = 0
     osl: int = 0
     attention_formats: Mapping[str, str] = field(default_factory=dict)
+    engine_model: bool = False
 
     def backend(self, values: Values) -> Backend:
         """Raises ValueError when the suggestion names no backend of the branch."""
@@ -203,12 +204,13 @@ class SampleMaker:
 
     def _planner(self, values: Values) -> PlannerSettings:
         policy = self._entry(self.composites.policies, "planner_scaling_policy", values)
-        return planner_settings(
+        planner = planner_settings(
             policy,
             self._entry(self.composites.sampling, "planner_fpm_sampling", values),
             self._entry(self.composites.sensitivity, "planner_load_sensitivity", values),
             self.predictors,
         )
+        return replace(planner, engine_model=self.engine_model and planner.scaling is not None)
 
     def _entry(self, entries: tuple[T, ...], knob: str, values: Values) -> T:
         name = value_of(self.knobs.menus[knob], values)

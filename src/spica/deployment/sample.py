@@ -113,12 +113,14 @@ class ScalingSettings:
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
     """The chosen scaling policy. ``policy`` is the preset id, or the canonical JSON of a custom dict.
-    ``scaling`` is None when both loops are off (a static deployment)."""
+    ``scaling`` is None when both loops are off (a static deployment). ``engine_model``: the planner is given
+    the engine's timing of each role, from which it estimates latencies and capacity against an SLA."""
 
     policy: str
     enable_throughput_scaling: bool = False
     enable_load_scaling: bool = False
     scaling: ScalingSettings | None = None
+    engine_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,8 @@ class Sample:
             "enable_throughput_scaling": self.planner.enable_throughput_scaling,
             "enable_load_scaling": self.planner.enable_load_scaling,
         }
+        if self.planner.engine_model:
+            flat["planner_engine_model"] = True
         scaling = self.planner.scaling
         if scaling is not None:
             flat |= _fields(scaling, skip=("predictor",))

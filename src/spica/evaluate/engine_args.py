@@ -37,7 +37,7 @@ def engine_args(sample: Sample, role: Role, *, systems_path: str | None = None) 
     ``systems_path`` is a folder of performance tables to use in place of the installed ones.
     """
     shape = dict(sample.parallel.groups)[role].shape
-    timing = _shape_config(role, shape)
+    timing = shape_config(role, shape)
     if systems_path is not None:
         timing["systems_paths"] = [systems_path]
     args: EngineArgs = {
@@ -50,6 +50,17 @@ def engine_args(sample: Sample, role: Role, *, systems_path: str | None = None) 
     }
     for path, value in _settings(sample, role):
         _put(args, path, value)
+    return args
+
+
+def timing_config(sample: Sample, role: Role, *, systems_path: str | None = None) -> EngineArgs:
+    """The identity of the engine of ``role`` in the performance data: its fields are those of the SDK's
+    ``ForwardPassPerfModelConfig``."""
+    args: Json = engine_args(sample, role, systems_path=systems_path)
+    for name in ("engine", "timing_model", "config"):
+        assert isinstance(args, dict), name
+        args = args[name]
+    assert isinstance(args, dict)
     return args
 
 
@@ -112,7 +123,8 @@ def ignored_settings(kv_manager: KvManager) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _shape_config(role: Role, shape: ParallelShape) -> dict[str, Json]:
+def shape_config(role: Role, shape: ParallelShape) -> dict[str, Json]:
+    """What the timing of an engine is told of its shape."""
     config: dict[str, Json] = {
         "worker_type": WORKER_TYPES[role],
         "tp": shape.tp,

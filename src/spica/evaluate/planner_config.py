@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from spica.deployment.sample import PlannerSettings, PredictorSettings, Sample, ScalingSettings
-from spica.evaluate.engine_args import Json
+from spica.evaluate.engine_args import WORKER_TYPES, Json, timing_config
 from spica.knobs.bindings import PlannerArg
 from spica.knobs.table import KNOBS
 from spica.planner.presets import PlannerTarget
@@ -40,10 +40,13 @@ def planner_fields(planner: PlannerSettings, target: PlannerTarget) -> dict[str,
     return fields
 
 
-def planner_config(sample: Sample, target: PlannerTarget, sla: Sla | None) -> dict[str, Json] | None:
+def planner_config(
+    sample: Sample, target: PlannerTarget, sla: Sla | None, *, systems_path: str | None = None
+) -> dict[str, Json] | None:
     """The planner configuration of a candidate, or None for a static one.
 
-    Raises PlannerUnsupported when the target is ``sla`` and TTFT or ITL is missing.
+    ``systems_path`` is a folder of performance tables to use in place of the installed ones. Raises
+    PlannerUnsupported when the target is ``sla`` and TTFT or ITL is missing.
     """
     if sample.planner.scaling is None:
         return None
@@ -65,6 +68,14 @@ def planner_config(sample: Sample, target: PlannerTarget, sla: Sla | None) -> di
         if sla is None or sla.ttft_ms is None or sla.itl_ms is None:
             raise PlannerUnsupported("planner scaling under a goodput goal needs sla.ttft_ms and sla.itl_ms")
         fields |= {"ttft_ms": sla.ttft_ms, "itl_ms": sla.itl_ms}
+    if sample.planner.engine_model:
+        # Without it the planner fits its model to what it has seen, and holds until that is enough.
+        fields["ais_perf_model"] = {
+            "roles": {
+                WORKER_TYPES[role]: timing_config(sample, role, systems_path=systems_path)
+                for role, _ in sample.parallel.groups
+            }
+        }
     return fields
 
 

@@ -13,6 +13,7 @@ from spica.evaluate.planner_config import PlannerUnsupported, planner_config
 from spica.evaluate.protocol import ReplayPlan
 from spica.evaluate.reasons import classify
 from spica.evaluate.router import router_config
+from spica.evaluate.ticks import tick_counts
 from spica.evaluate.timeline import PoolChange, replica_timeline
 from spica.traffic.replayed import SyntheticTraffic, TraceTraffic
 from spica.trial import Metrics, Outcome, Sla, TrialResult
@@ -99,7 +100,9 @@ def _measure(plan: ReplayPlan, options: ReplayOptions) -> TrialResult:
     if reason is not None:
         return TrialResult(Outcome.INFEASIBLE, reason)
     try:
-        planner = planner_config(plan.sample, plan.planner_target, plan.sla)
+        planner = planner_config(
+            plan.sample, plan.planner_target, plan.sla, systems_path=options.systems_path
+        )
     except PlannerUnsupported as error:
         return TrialResult(Outcome.UNSUPPORTED, str(error))
     call = _deployment(plan, options.systems_path)
@@ -169,6 +172,7 @@ def _judge(plan: ReplayPlan, report: ReplayReport) -> TrialResult:
     planner = report.planner
     if planner is None:
         return TrialResult(Outcome.FEASIBLE, metrics=Metrics(summary))
+    summary |= tick_counts(planner.ticks, by_estimates=plan.planner_target == "sla")
     replicas = replica_timeline(plan.sample.parallel, _changes(planner.lifecycle_operations))
     return TrialResult(Outcome.FEASIBLE, metrics=Metrics(summary, int(planner.total_ticks), replicas))
 

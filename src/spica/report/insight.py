@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from spica.report.data import Leader, RunReport
 from spica.report.numbers import candidate_text, in_sla, number, percent, policy_text, values_text
+from spica.report.scaling import scaling_lines
 
 #: Settings that say the same as others, or follow from them.
-DERIVED = frozenset({"backend_version", "used_gpus", "concurrency"})
+DERIVED = frozenset({"backend_version", "used_gpus", "concurrency", "planner_engine_model"})
 
 
 #: What ended a sweep early, in words.
@@ -133,6 +134,7 @@ def why_best(report: RunReport) -> tuple[str, ...]:
             )
     if report.scoring.sla is not None and not report.scoring.is_pareto:
         lines += _late(best)
+    lines += scaling_lines(best, report.leaders)
     lines += [f"confirmation: {text}" for text in report.extras.comparisons[:2]]
     return tuple(lines)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -16,9 +16,10 @@ import yaml
 from spica.deployment.sample import FlatConfig, Scalar
 from spica.knobs.bindings import PlannerArg, PlannerFields
 from spica.knobs.table import KNOBS
+from spica.ship.engine_model import engine_models
 from spica.ship.workers import Worker, frontend_environment, take, worker_arguments, workers_of
 
-Json = Mapping[str, "Json"] | list["Json"] | Scalar
+Json = Mapping[str, "Json"] | Sequence["Json"] | Scalar
 
 API_VERSION = "nvidia.com/v1beta1"
 REGISTRY = "nvcr.io/nvidia/ai-dynamo"
@@ -129,12 +130,15 @@ def planner_settings(config: FlatConfig, context: DeployContext) -> dict[str, Js
         "backend": take(config, "backend", str),
         "optimization_target": context.planner_target,
     }
-    for worker in workers_of(config):
+    workers = workers_of(config)
+    for worker in workers:
         role = "prefill" if worker.role == "prefill" else "decode"
         found[f"{role}_engine_num_gpu"] = worker.gpus
     found |= {name: config[key] for key, name in _planner_names() if config.get(key) is not None}
     if context.planner_target == "sla":
         found |= {"ttft_ms": context.ttft_ms, "itl_ms": context.itl_ms}
+    if config.get("planner_engine_model"):
+        found["ais_perf_model"] = engine_models(config, workers)
     return found
 
 

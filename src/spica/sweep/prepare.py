@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from spica.branches import Branch, BranchPlan, build_branches, kept_policies, predictor_settings
 from spica.config import SmartSearchConfig
@@ -17,16 +19,23 @@ from spica.facts import model_facts
 from spica.goals.score import Scoring
 from spica.optimize.protocol import CategoricalParameter
 from spica.planner.predictor_sweep import PredictorSweepResult, sweep_load_predictor
+from spica.record import Ledger
 from spica.traffic.model import Trace
 from spica.traffic.replayed import PreparedTrace, prepared_trace
 
 Say = Callable[[str], None]
 
+_WITHOUT_MODEL: Final = (
+    "this run was begun when planners had no model of the engine, and goes on without it, so that its "
+    "numbers can be compared; a new run gives it to them"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What a sweep is made from. ``predictors`` is None when none were asked for; ``written`` is the trace as
-    the replay reads it, None when there is no trace or no folder for it."""
+    the replay reads it, None when there is no trace or no folder for it. ``engine_model`` is that of
+    ``build_branches``."""
 
     config: SmartSearchConfig
     plan: BranchPlan
@@ -34,6 +43,7 @@ class Prepared:
     written: PreparedTrace | None
     predictors: PredictorSweepResult | None
     warnings: tuple[str, ...]
+    engine_model: bool = True
 
 
 def _ignore(_: str) -> None:
@@ -96,12 +106,18 @@ def choose_predictors(
 
 
 def prepare(
-    config: SmartSearchConfig, *, folder: Path | None = None, jobs: int | None = None, say: Say = _ignore
+    config: SmartSearchConfig,
+    *,
+    folder: Path | None = None,
+    jobs: int | None = None,
+    say: Say = _ignore,
+    engine_model: bool = True,
 ) -> Prepared:
     """Read the trace, choose the predictors and build the branches.
 
     ``folder`` is where the trace is written for the replay; without one the branches are only looked at.
-    ``jobs`` None skips the predictor sub-sweep. ``say`` is told what takes time. Raises whatever
+    ``jobs`` None skips the predictor sub-sweep. ``say`` is told what takes time. ``engine_model`` is that of
+    ``build_branches``. Raises whatever
     ``read_workload_trace``, ``choose_predictors`` and ``build_branches`` raise.
     """
     trace = read_workload_trace(config)
@@ -111,9 +127,11 @@ def prepare(
         if trace is not None and kept_policies(config).throughput_intervals:
             say("choosing load predictors")
         predictors = choose_predictors(config, trace, jobs=jobs)
-    plan = _plan(config, runner_pairs(), predictors, written)
+    plan = _plan(config, runner_pairs(), predictors, written, engine_model)
     warnings = (*plan.warnings, *_trace_warnings(config, trace))
-    return Prepared(config, plan, trace, written, predictors, warnings)
+    if not engine_model and plan.planner_target == "sla":
+        warnings += (_WITHOUT_MODEL,)
+    return Prepared(config, plan, trace, written, predictors, warnings, engine_model)
 
 
 def _plan(
@@ -121,6 +139,7 @@ def _plan(
     pairs: Collection[tuple[str, str]],
     predictors: PredictorSweepResult | None,
     written: PreparedTrace | None,
+    engine_model: bool,
 ) -> BranchPlan:
     return build_branches(
         config,
@@ -128,6 +147,7 @@ def _plan(
         predictor_winners=_winners(predictors),
         trace=written,
         planner_validator=validate_planner_fields,
+        engine_model=engine_model,
     )
 
 
@@ -136,9 +156,19 @@ def without_pairs(prepared: Prepared, broken: Collection[tuple[str, str]]) -> Pr
     if not broken:
         return prepared
     pairs = runner_pairs() - frozenset(broken)
-    plan = _plan(prepared.config, pairs, prepared.predictors, prepared.written)
+    plan = _plan(prepared.config, pairs, prepared.predictors, prepared.written, prepared.engine_model)
     new = tuple(w for w in plan.warnings if w not in prepared.warnings)
     return replace(prepared, plan=plan, warnings=(*prepared.warnings, *new))
+
+
+def scaled_without_model(ledger: Ledger) -> bool:
+    """Whether a run's planners had no model of the engine: it then goes on like that."""
+    for ask in ledger.asks():
+        for suggestion in ask.suggestions:
+            config = json.loads(suggestion.config or "{}")
+            if config.get("enable_load_scaling") or config.get("enable_throughput_scaling"):
+                return "planner_engine_model" not in config
+    return False
 
 
 def probes(branch: Branch) -> Iterator[Sample]:

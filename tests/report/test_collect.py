@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from made_run import agg, disagg, feasible, identity, metrics, sample, small_run, write_run
+from rich.console import Console
 
 from spica.errors import LedgerError
 from spica.record import Ledger, TrialRecord
@@ -19,7 +20,8 @@ from spica.report.charts import workers_chart
 from spica.report.collect import collect
 from spica.report.html import report_html
 from spica.report.insight import knob_effects, why_best
-from spica.report.tables import candidate_rows, candidates_json, to_csv, to_parquet, trial_rows
+from spica.report.tables import candidate_rows, candidates_json, to_csv, to_json, to_parquet, trial_rows
+from spica.report.terminal import result_view
 from spica.trial import Metrics, Outcome, ReplicaCount, TrialResult
 
 PARETO = {"target": "pareto", "pareto_objectives": ["throughput_per_gpu", "throughput_per_user"]}
@@ -277,3 +279,30 @@ def test_a_planners_ticks_and_timeline_reach_the_files(tmp_path: Path) -> None:
     assert (chart["x"], chart["y"]) == ([0.0, 30.0, 90.0, end], [2, 5, 1, 1])
     assert workers_chart(report.leaders[1]) == ""
     assert "Workers of the best deployment" in report_html(report)
+
+
+def test_a_result_says_which_trials_were_lost_with_their_worker(tmp_path: Path) -> None:
+    died = "worker died (signal 9, SIGKILL, perhaps out of memory)"
+    cap = "memory cap: the replay used 5.0 GiB, more than the cap of 4.0 GiB"
+    write_run(
+        tmp_path,
+        {
+            "agg": [
+                (sample(agg(2, 4)), feasible(metrics(2746.0))),
+                (sample(agg(4, 2)), TrialResult(Outcome.FAILED, died)),
+                (sample(agg(4, 2)), TrialResult(Outcome.FAILED, died)),  # a cache hit: one trial
+                (sample(agg(8, 1)), TrialResult(Outcome.INFEASIBLE, cap)),  # as records of before have it
+                (sample(agg(1, 8)), TrialResult(Outcome.FAILED, "RuntimeError: no worker died")),
+            ]
+        },
+    )
+    report = collect(tmp_path)
+    assert report.lost == (("agg-1", died), ("agg-3", cap))
+    console = Console(width=200, file=io.StringIO(), force_terminal=False)
+    console.print(result_view(report))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    page = report_html(report)
+    for text in ("2 trials were lost with the worker process", "spica sweep --resume", f"agg-1: {died}"):
+        assert text in shown
+        assert text in page
+    assert [row["trial"] for row in json.loads(to_json(report))["lost"]] == ["agg-1", "agg-3"]

@@ -33,7 +33,8 @@ from spica.record import Ledger
 from spica.record.results import SweepResult
 from spica.sweep import ConfirmOptions, StopFlag, raise_if_interrupted, stop_on_interrupt
 from spica.sweep.events import PhaseChanged, SweepEvent, TrialFinished
-from spica.trial import TrialResult
+from spica.sweep.finished import has_ended
+from spica.trial import Outcome, TrialResult
 
 HERE = Path(__file__).parent
 PARETO = Scoring("pareto", ("throughput", "throughput_per_user"))
@@ -375,3 +376,60 @@ def test_confirming_phase_is_announced(tmp_path: Path) -> None:
 
     setup(tmp_path).run(observer=Phases())
     assert phases == ["searching", "confirming", "done"]
+
+
+DEATH = TrialResult(Outcome.FAILED, "worker died (signal 9, SIGKILL, perhaps out of memory)")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_lost_with_its_worker_does_not_change_the_answer_after_a_resume(
+    tmp_path: Path, uninterrupted: SweepResult, seed: int
+) -> None:
+    """Some measurements (of the search or of the confirmation) die; the run ends, or is stopped on its way.
+    Resumed, it tries them again, and goes on as if nothing had been lost."""
+    made = setup(tmp_path, uninterrupted.scoring)
+    dice = random.Random(seed)
+
+    first: list[str] = []
+
+    def deadly(sample: Sample, repeat: int) -> TrialResult:
+        first.append(sample.key())
+        return DEATH if len(first) == 1 or dice.random() < 0.2 else fine(sample, repeat)
+
+    stop = StopFlag()
+    limit = dice.choice([6, 12, 10**6])
+
+    class StopLater:
+        def on_event(self, event: SweepEvent) -> None:
+            if isinstance(event, TrialFinished) and event.done >= limit:
+                stop.request()
+
+    hurt = made.run(FakeEvaluator(3, deadly, 0.004, seed), observer=StopLater(), stop=stop)
+    with Ledger.read(tmp_path) as ledger:
+        lost = {(t.key, t.repeat) for t in ledger.trials() if t.result.metrics is None}
+        done = {(t.key, t.repeat) for t in ledger.trials()} - lost
+        assert has_ended(ledger) == (not lost and not hurt.stop)
+    assert lost
+    again = made.run(RepeatAware(done, jobs=2, delay=0.002, seed=seed), ledger=Ledger.resume(tmp_path))
+    assert again == uninterrupted
+    with Ledger.read(tmp_path) as ledger:
+        asked = {s.key for a in ledger.asks() for s in a.suggestions}
+        assert not any(t.result == DEATH for t in ledger.trials() if t.key in asked and not t.repeat)
+        told = [(t.branch, t.suggestion) for t in ledger.tells()]
+        assert len(told) == len(set(told)) == sum(len(a.suggestions) for a in ledger.asks())
+
+
+def test_what_dies_again_stays_lost_and_is_tried_at_each_resume(tmp_path: Path) -> None:
+    made = Setup(tmp_path, (FakeBranch("agg"),)).with_options(max_rounds=2)
+    victims = {made.run(FakeEvaluator()).candidates[0].key}
+
+    def deadly(sample: Sample, repeat: int) -> TrialResult:
+        return DEATH if sample.key() in victims else fine(sample, repeat)
+
+    folder = tmp_path / "again"
+    made = replace(made, folder=folder)
+    first = made.run(FakeEvaluator(model=deadly))
+    for _ in range(2):
+        evaluator = FakeEvaluator(model=deadly)
+        assert made.run(evaluator, ledger=Ledger.resume(folder)) == first
+        assert set(evaluator.measured) == victims

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spica.evaluate.protocol import ReplayPlan
+from spica.evaluate.reasons import CAP_PREFIX
 from spica.traffic.replayed import SyntheticTraffic
+from spica.trial import Outcome, TrialResult
 
 #: Measured on one core over 8 loads (10 to 30,000 prompt tokens, 2 to 2,000 output tokens, 64 to 512 in
 #: flight, 5,000 to 200,000 requests): 5 to 20 us per request, 10 ns per prompt token, 0.23 us (512 in flight)
@@ -52,20 +54,25 @@ def estimate(plan: ReplayPlan) -> Cost:
     return Cost(requests, prompt + output, seconds, memory)
 
 
-def refusal(plan: ReplayPlan, limits: Limits) -> str | None:
-    """Why ``plan`` cannot be measured within ``limits``, or None."""
+def refusal(plan: ReplayPlan, limits: Limits) -> TrialResult | None:
+    """How ``plan`` ends when it cannot be measured within ``limits``, or None.
+
+    Never infeasible: the bounds are this machine's, and say nothing about the deployment.
+    """
     cost = estimate(plan)
     size = f"{cost.requests:,} requests with {cost.tokens:,} tokens"
     if limits.max_bytes is not None and cost.bytes > limits.max_bytes:
         need, cap = told_apart(cost.bytes, limits.max_bytes)
-        return (
-            f"{size} need at least {need} to replay, more than the worker's cap of {cap}: "
-            "send fewer requests, or raise --memory-gb"
+        return TrialResult(
+            Outcome.FAILED,
+            f"{CAP_PREFIX}: {size} need at least {need} to replay, more than the worker's cap of {cap}: "
+            "send fewer requests, or raise --memory-gb",
         )
     if limits.max_seconds is not None and cost.seconds > limits.max_seconds:
-        return (
-            f"{size} need at least {cost.seconds:,.0f} s to replay, "
-            f"more than the cap of {limits.max_seconds:,.0f} s"
+        return TrialResult(
+            Outcome.TIMED_OUT,
+            f"exceed runtime: {size} need at least {cost.seconds:,.0f} s to replay, "
+            f"more than the cap of {limits.max_seconds:,.0f} s",
         )
     return None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from spica.errors import StackError
 from spica.evaluate.bounds import Limits, refusal
 from spica.evaluate.process import WorkerProcess
 from spica.evaluate.protocol import ReplayPlan
-from spica.evaluate.reasons import STACK_PREFIX
+from spica.evaluate.reasons import STACK_PREFIX, is_lost, perhaps_memory
 from spica.evaluate.replay import ReplayOptions
 from spica.evaluate.slim_tables import SlimTables, TablesRequest
 from spica.evaluate.worker import TablesTask, Task
@@ -51,12 +52,48 @@ def default_memory_limit(jobs: int) -> int:
     return max(MIN_DEFAULT_CAP, min(MAX_DEFAULT_CAP, share))
 
 
+class _Turns:
+    """Who may replay: any number at a time, or one that wants to be alone; that one goes first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._wanting = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._wanting)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._changed:
+            self._wanting += 1
+            self._changed.wait_for(lambda: not self._running)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._wanting -= 1
+                self._changed.notify_all()
+
+
 class LocalEvaluator:
     """An Evaluator on ``jobs`` worker processes.
 
     Threads of a standard executor each hold one worker while they wait for its answer; the replay itself runs
     in the worker, so a late one is ended by killing its process, with one job as with many. Workers start to
-    import at once, in the background.
+    import at once, in the background. A trial whose worker died or went over its memory cap is tried once
+    more in a fresh worker, with no other replay running if memory may have been the cause.
 
     ``max_eval_seconds``: cap on one replay (None: none). ``memory_limit_bytes``: cap on a worker's resident
     memory (0: the machine's default share, None: none). ``env``: added to the workers' environment only.
@@ -85,6 +122,7 @@ class LocalEvaluator:
         ]
         self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._closing = threading.Event()
+        self._turns = _Turns()
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="spica-eval")
         for worker in self._workers:
             self._threads.submit(self._boot, worker)
@@ -101,10 +139,10 @@ class LocalEvaluator:
 
     def submit(self, plan: ReplayPlan) -> Future[TrialResult]:
         """Measure ``plan``; an impossible one is refused at once, without a worker."""
-        reason = refusal(plan, self._limits)
-        if reason is not None:
+        refused = refusal(plan, self._limits)
+        if refused is not None:
             done: Future[TrialResult] = Future()
-            done.set_result(TrialResult(Outcome.INFEASIBLE, reason))
+            done.set_result(refused)
             return done
         return self._threads.submit(self._measure, Task(plan, self._options, self._tables))
 
@@ -159,7 +197,7 @@ class LocalEvaluator:
         try:
             if self._closing.is_set():
                 raise CancelledError
-            result = worker.run(task, self._limits)
+            result = self._measure_with(worker, task)
             result = replace(result, worker=worker.number, pid=worker.last_pid)
         except StackError as error:
             result = TrialResult(Outcome.FAILED, f"{STACK_PREFIX}: {error}")
@@ -168,6 +206,22 @@ class LocalEvaluator:
         if self._closing.is_set() and result.outcome is Outcome.FAILED:
             raise CancelledError
         return result
+
+    def _measure_with(self, worker: WorkerProcess, task: Task) -> TrialResult:
+        with self._turns.shared():
+            result = worker.run(task, self._limits)
+        if not is_lost(result) or task.warm or self._closing.is_set():
+            return result
+        memory = perhaps_memory(result.reason)
+        with self._turns.alone() if memory else self._turns.shared():
+            if self._closing.is_set():
+                return result
+            worker.stop()
+            again = worker.run(task, self._limits)
+        if not is_lost(again):
+            return again
+        how = "and with no other replay running" if memory else "as in the one before"
+        return replace(again, reason=f"{again.reason}; in a fresh worker {how}")
 
 
 def default_jobs() -> int:

@@ -13,7 +13,7 @@ from spica.deployment.shapes import Mode
 from spica.errors import Problem, StackError, TraceError
 from spica.evaluate.protocol import Evaluator, ReplayPlan
 from spica.evaluate.proven import tiny_plan
-from spica.evaluate.reasons import DIED_PREFIX, STACK_PREFIX, TRACE_PREFIX
+from spica.evaluate.reasons import CAP_PREFIX, DIED_PREFIX, STACK_PREFIX, TRACE_PREFIX
 from spica.traffic.replayed import TraceTraffic
 from spica.trial import Outcome, TrialResult
 from spica.versions import stack_versions
@@ -27,8 +27,8 @@ HEAD_FILE: Final = "preflight.jsonl"
 class Verdict:
     """What the preflight of one (backend, mode) showed. ``reason`` is empty when all is well.
 
-    A tiny candidate that is only too small or too large to run (``infeasible``) says nothing against its
-    backend and mode, so such a pair is ``ok`` with its reason.
+    A tiny candidate that is only too small or too large to run (``infeasible``), or whose worker went over
+    its memory cap, says nothing against its backend and mode, so such a pair is ``ok`` with its reason.
     """
 
     backend: Backend
@@ -82,7 +82,7 @@ def _tiny(plan: ReplayPlan, scratch: Path) -> ReplayPlan:
 
 
 def _verdict(backend: Backend, mode: Mode, result: TrialResult) -> Verdict:
-    ok = result.outcome in (Outcome.FEASIBLE, Outcome.INFEASIBLE)
+    ok = result.outcome in (Outcome.FEASIBLE, Outcome.INFEASIBLE) or result.reason.startswith(CAP_PREFIX)
     return Verdict(backend, mode, ok, result.reason, result.traceback)
 
 
@@ -93,6 +93,11 @@ def _raise_common_causes(verdicts: Sequence[Verdict], traffics: Sequence[object]
         if verdict.reason.startswith(TRACE_PREFIX):
             path = next((t.path for t in traffics if isinstance(t, TraceTraffic)), "")
             raise TraceError(Problem(verdict.reason, where=path))
+    if verdicts and all(verdict.reason.startswith(CAP_PREFIX) for verdict in verdicts):
+        raise StackError(
+            f"not even a tiny candidate can be replayed: {verdicts[0].reason}",
+            remedy="give the workers more memory: --memory-gb",
+        )
     if verdicts and not any(verdict.ok for verdict in verdicts):
         told = "; ".join(f"{v.backend} {v.mode}: {v.reason}" for v in verdicts)
         raise StackError(f"no backend and mode can be replayed: {told} ({_versions()})")

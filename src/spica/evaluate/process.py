@@ -20,7 +20,7 @@ import psutil
 
 from spica.errors import StackError
 from spica.evaluate.bounds import Limits, told_apart
-from spica.evaluate.reasons import DIED_PREFIX
+from spica.evaluate.reasons import CAP_PREFIX, DIED_PREFIX, OUT_OF_MEMORY
 from spica.evaluate.slim_tables import SlimTables
 from spica.evaluate.worker import WORKER_ENV, Ready, TablesTask, Taken, Task
 from spica.trial import Outcome, TrialResult
@@ -256,8 +256,8 @@ class WorkerProcess:
             if limits.max_bytes is not None and used > limits.max_bytes:
                 self.stop()
                 size, cap = told_apart(used, limits.max_bytes)
-                reason = f"memory cap: the replay used {size}, more than the cap of {cap}"
-                return TrialResult(Outcome.INFEASIBLE, reason, seconds=spent)
+                reason = f"{CAP_PREFIX}: the replay used {size}, more than the cap of {cap}"
+                return TrialResult(Outcome.FAILED, reason, seconds=spent)
 
     def _receive(self, timeout: float) -> object:
         """The next message, or None after ``timeout`` seconds. Raises WorkerGone."""
@@ -308,5 +308,6 @@ def describe_death(status: int | None) -> str:
         name = signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
-    hint = ", perhaps out of memory" if -status == signal.SIGKILL else ""
+    # The kernel kills for memory, and the runtime aborts when it gets none.
+    hint = f", perhaps {OUT_OF_MEMORY}" if -status in (signal.SIGKILL, signal.SIGABRT) else ""
     return f"signal {-status}, {name}{hint}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spica.trial import Outcome
+from spica.trial import Outcome, TrialResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,10 @@ STACK_PREFIX: Final = "the installed components do not work together"
 TRACE_PREFIX: Final = "the trace cannot be replayed"
 #: The worker ended under the replay: killed, out of memory, or crashed.
 DIED_PREFIX: Final = "worker died"
+#: The worker had, or would have had, more than the cap on its memory: a bound of this machine.
+CAP_PREFIX: Final = "memory cap"
+#: What a death says that the lack of memory may have caused.
+OUT_OF_MEMORY: Final = "out of memory"
 DATA_PREFIX: Final = "no performance data"
 
 _RULES: Final = (
@@ -53,11 +57,25 @@ _RULES: Final = (
 )
 
 
+def is_lost(result: TrialResult) -> bool:
+    """Whether the trial ended with its worker: that says nothing about the candidate, so that it is tried
+    again when the run is resumed. (Records of before call one that went over its memory cap infeasible.)"""
+    ended = result.outcome in (Outcome.FAILED, Outcome.INFEASIBLE)
+    return ended and result.reason.startswith((DIED_PREFIX, CAP_PREFIX))
+
+
+def perhaps_memory(reason: str) -> bool:
+    """Whether a lost trial may have been lost for want of memory."""
+    return reason.startswith(CAP_PREFIX) or OUT_OF_MEMORY in reason
+
+
 def classify(error: BaseException) -> tuple[Outcome, str]:
     """The outcome of a trial that ended with ``error``, and its reason (one line)."""
     message = " ".join(str(error).split())
     if isinstance(error, ImportError):
         return Outcome.FAILED, f"{STACK_PREFIX}: {message}"
+    if isinstance(error, MemoryError):
+        return Outcome.FAILED, f"{DIED_PREFIX} ({OUT_OF_MEMORY}: {_short(message) or 'MemoryError'})"
     for rule in _RULES:
         if rule.text in message:
             # What stands before ``: `` at the end of a rule's text is how the error travelled.

@@ -96,9 +96,9 @@ def _measure(plan: ReplayPlan, options: ReplayOptions) -> TrialResult:
     reason = unsupported_reason(plan.sample)
     if reason is not None:
         return TrialResult(Outcome.UNSUPPORTED, reason)
-    reason = refusal(plan, options.limits)
-    if reason is not None:
-        return TrialResult(Outcome.INFEASIBLE, reason)
+    refused = refusal(plan, options.limits)
+    if refused is not None:
+        return refused
     try:
         planner = planner_config(
             plan.sample, plan.planner_target, plan.sla, systems_path=options.systems_path

@@ -24,7 +24,7 @@ from spica.record.records import (
     metrics_to_json,
     to_json,
 )
-from spica.record.seal import SEALS_SCHEMA, TABLES, Row
+from spica.record.seal import SEALS_SCHEMA, TABLES, Row, Table
 from spica.record.sealed import SCHEMA_VERSION, SealedFile
 from spica.text import printable
 
@@ -196,23 +196,28 @@ class Ledger(SealedFile):
         self._write("asks", rows, replace=True)
 
     def forget_asks(self, branch: str, first_index: int) -> None:
-        """Drop a branch's asks from the ``first_index``-th on (a forced resume that departs from the
-        record)."""
-        table = TABLES["asks"]
+        """Drop a branch's asks from the ``first_index``-th on, and what was told of them (a resume that
+        departs from the record)."""
+        asks = "branch = ? AND ask >= ?"
+        tells = f"branch = ? AND suggestion IN (SELECT suggestion FROM asks WHERE {asks})"
         with self._transaction():
-            which, chosen = "branch = ? AND ask >= ?", (branch, first_index)
-            columns = ", ".join(table.columns)
-            rows = self._db.execute(f"SELECT {columns} FROM asks WHERE {which}", chosen).fetchall()
-            self._db.execute(f"DELETE FROM asks WHERE {which}", chosen)
-            self._seal(table, rows, gone=True)
+            self._forget(TABLES["tells"], tells, (branch, branch, first_index))
+            self._forget(TABLES["asks"], asks, (branch, first_index))
 
-    def record_trial(self, trial: TrialRecord) -> None:
-        """Commit one finished measurement; durable when this returns. LedgerError when it is there
-        already."""
+    def _forget(self, table: Table, which: str, chosen: tuple[object, ...]) -> None:
+        """Take rows out for good, inside a transaction."""
+        columns = ", ".join(table.columns)
+        rows = self._db.execute(f"SELECT {columns} FROM {table.name} WHERE {which}", chosen).fetchall()
+        self._db.execute(f"DELETE FROM {table.name} WHERE {which}", chosen)
+        self._seal(table, rows, gone=True)
+
+    def record_trial(self, trial: TrialRecord, *, again: bool = False) -> None:
+        """Commit one finished measurement; durable when this returns. LedgerError when it is there already,
+        unless it was made ``again``: it then takes the place of the one before."""
         r = trial.result
         row = (trial.key, trial.repeat, r.outcome.value, r.reason, r.traceback, metrics_to_json(r.metrics))
         rest = (r.seconds, time.time(), r.worker, r.pid)
-        self._write("trials", [(*row, *rest)])
+        self._write("trials", [(*row, *rest)], replace=again)
 
     def record_tells(self, tells: Sequence[TellRecord]) -> None:
         at = time.time()

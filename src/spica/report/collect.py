@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spica.errors import LedgerError
+from spica.evaluate.reasons import is_lost
 from spica.goals.arrange import arrange
 from spica.goals.score import Scoring, avg_gpu, score, scoring_of
 from spica.record import AskRecord, Ledger, RunIdentity, SuggestionRecord, TellRecord, TrialRecord
@@ -89,6 +90,7 @@ def _assemble(
         not_searched=not_searched,
         shapes_dropped=shapes,
         extras=extras,
+        lost=_lost(trials, measured),
     )
 
 
@@ -212,6 +214,18 @@ def _leader(rows: Sequence[TrialRow], repeats: Sequence[Metrics], scoring: Scori
         excluded_by_sla=scoring.excluded_by_sla(mean),
         planner_total_ticks=repeats[0].planner_total_ticks,
         timeline=repeats[0].replicas,
+    )
+
+
+def _lost(trials: Sequence[TrialRow], measured: Sequence[TrialRecord]) -> tuple[tuple[str, str], ...]:
+    """The measurements that ended with their worker: trial and reason."""
+    names: dict[str, str] = {}
+    for row in trials:
+        names.setdefault(row.key, row.trial)
+    return tuple(
+        (f"{names[m.key]} measured again ({m.repeat})" if m.repeat else names[m.key], m.result.reason)
+        for m in measured
+        if m.key in names and is_lost(m.result)
     )
 
 

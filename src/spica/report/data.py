@@ -111,7 +111,8 @@ class RunReport:
     """One run. ``leaders``: all feasible candidates, best first; of a Pareto goal the front first (by the
     last objective ascending), then the others by their first objective. ``knee`` is the key of the front's
     balanced point. ``config_json`` is the resolved configuration; ``damage`` has one line for each row of
-    the record that is not as it was written and was left out."""
+    the record that is not as it was written and was left out; ``lost`` has the trial and the reason of each
+    measurement that ended with its worker."""
 
     name: str
     scoring: Scoring
@@ -132,6 +133,7 @@ class RunReport:
     shapes_dropped: tuple[NotSearched, ...] = ()
     extras: Extras = field(default_factory=Extras)
     damage: tuple[str, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
 
     @property
     def objectives(self) -> tuple[str, ...]:

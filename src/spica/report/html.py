@@ -17,7 +17,7 @@ from spica.report.charts import (
     workers_chart,
 )
 from spica.report.data import Leader, NotSearched, RunReport
-from spica.report.insight import KnobEffect, knob_effects, why_best, why_none
+from spica.report.insight import KnobEffect, knob_effects, lost_text, why_best, why_none
 from spica.report.numbers import (
     batching_text,
     candidate_text,
@@ -90,6 +90,9 @@ def _best(report: RunReport) -> Iterable[str]:
             f'<div class="value">{escape(values_text(best.values, report.objectives))}</div>'
             f'<div class="what">{escape(candidate_text(best.config))}</div><ul>{reasons}</ul></div>'
         )
+    if report.lost:
+        rows = "".join(f"<li>{escape(trial)}: {escape(reason)}</li>" for trial, reason in report.lost)
+        yield f'<div class="lost"><p>{escape(lost_text(report))}</p><ul>{rows}</ul></div>'
     yield _tiles(report)
 
 

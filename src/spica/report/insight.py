@@ -79,6 +79,18 @@ def _effect(knob: str, groups: dict[str, list[float]], up: bool) -> KnobEffect:
     return KnobEffect(knob, tuple(values), gap)
 
 
+def lost_text(report: RunReport) -> str:
+    """What the result rests on when measurements ended with their worker; empty when none did."""
+    count = len(report.lost)
+    if not count:
+        return ""
+    what, them = ("1 trial was", "it") if count == 1 else (f"{count} trials were", "them")
+    return (
+        f"{what} lost with the worker process, which says nothing about the deployment; what is said here "
+        f"leaves {them} out. To try {them} again: spica sweep --resume RUN"
+    )
+
+
 def why_none(report: RunReport) -> str:
     """Why there is no best candidate."""
     if report.leaders:

@@ -40,6 +40,7 @@ def candidates_json(report: RunReport) -> dict[str, Json]:
         "best": None if best is None else best.key,
         "front": [leader.key for leader in report.front],
         "outcomes": outcome_counts(report),
+        "lost": [{"trial": trial, "reason": reason} for trial, reason in report.lost],
         "candidates": [_leader_json(report, leader) for leader in report.leaders],
     }
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from spica.goals.targets import goal as goal_row
 from spica.report.data import Leader, RunReport
-from spica.report.insight import why_best, why_none
+from spica.report.insight import lost_text, why_best, why_none
 from spica.report.numbers import (
     batching_text,
     duration,
@@ -33,6 +33,8 @@ TOP = 10
 BESIDE = 22
 #: Lines about damage of the record; a whole page of them tells no more.
 DAMAGE_SHOWN = 10
+#: Lines about lost trials; the page has all of them.
+LOST_SHOWN = 10
 
 
 def result_view(report: RunReport, *, top: int = TOP) -> RenderableType:
@@ -151,6 +153,11 @@ def _below(report: RunReport, top: int) -> Iterator[str]:
         yield f"Best{mark}: {values_text(best.values, report.objectives)}"
         for line in why_best(report):
             yield f"  {line}"
+    if report.lost:
+        yield lost_text(report)
+        yield from (f"  {trial}: {reason}" for trial, reason in report.lost[:LOST_SHOWN])
+        if len(report.lost) > LOST_SHOWN:
+            yield f"  and {len(report.lost) - LOST_SHOWN} more, in the report"
     yield from _volumes(report)
     hidden = len(report.front if report.scoring.is_pareto else report.leaders) - top
     if hidden > 0:

@@ -10,6 +10,7 @@ from spica.branches import BranchPlan
 from spica.branches.space import space_json
 from spica.errors import LedgerError
 from spica.evaluate.protocol import ReplayPlan
+from spica.evaluate.reasons import is_lost
 from spica.optimize import make_optimizer
 from spica.record import Ledger
 from spica.record.results import SweepResult
@@ -21,9 +22,9 @@ from spica.trial import TrialResult
 
 
 def has_ended(ledger: Ledger) -> bool:
-    """Whether the last process that worked on the run came to the end of its search."""
+    """Whether the last process that worked on the run came to the end of its search, with no trial lost."""
     kinds = [kind for kind, _, _ in ledger.events() if kind != "resumed"]
-    return kinds[-1:] == ["finished"]
+    return kinds[-1:] == ["finished"] and not any(is_lost(trial.result) for trial in ledger.trials())
 
 
 def same_space(folder: Path, plan: BranchPlan) -> bool:

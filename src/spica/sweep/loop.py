@@ -246,7 +246,12 @@ class Search:
             TellRecord(state.name, o.suggestion.id, o.labels, e.kind is Kind.REPEATED)
             for o, e in zip(observations, entries, strict=True)
         ]
-        if new := [t for t in tells if t not in self.recorded]:
+        if any(e.kind is Kind.NEW and self.measurer.recovered(MeasurementId(e.key)) for e in entries):
+            # It was told as failed before. From here on the search goes as if it had not been lost.
+            for each in self.states:
+                each.study.depart()
+        since = state.study.recorded_suggestions
+        if new := [t for t in tells if t not in self.recorded or t.suggestion >= since]:
             self.ledger.record_tells(new)
         state.study.tell(observations)
 

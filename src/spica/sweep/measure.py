@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spica.errors import StackError
 from spica.evaluate.protocol import Evaluator, ReplayPlan
+from spica.evaluate.reasons import is_lost
 from spica.goals.score import Scoring
 from spica.record import Ledger, TrialRecord
 from spica.trial import TrialResult
@@ -33,7 +34,8 @@ class Measurer:
     """Sends plans to the evaluator and keeps their results.
 
     A result is judged and committed to the ledger in the thread that brings it, then waits in a queue for
-    ``collect``: a finished trial is durable at once, whatever the main thread is doing.
+    ``collect``: a finished trial is durable at once, whatever the main thread is doing. A trial that the
+    record has as lost with its worker is measured again when it is asked for.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Measurer:
         self._evaluator = evaluator
         self._ledger = ledger
         self._scoring = scoring
-        self._known = {MeasurementId(t.key, t.repeat): scoring.judge(t.result) for t in known}
+        ids = {MeasurementId(t.key, t.repeat): t.result for t in known}
+        self._lost = frozenset(id for id, result in ids.items() if is_lost(result))
+        self._known = {id: scoring.judge(r) for id, r in ids.items() if id not in self._lost}
         self._flying: dict[MeasurementId, Future[TrialResult]] = {}
         self._arrived: queue.SimpleQueue[Finished | BaseException] = queue.SimpleQueue()
 
@@ -57,6 +61,11 @@ class Measurer:
 
     def result(self, id: MeasurementId) -> TrialResult | None:
         return self._known.get(id)
+
+    def recovered(self, id: MeasurementId) -> bool:
+        """Whether the measurement was lost in the record, and now has a result."""
+        result = self._known.get(id)
+        return id in self._lost and result is not None and not is_lost(result)
 
     def request(self, id: MeasurementId, plan: ReplayPlan) -> TrialResult | None:
         """The result when it is known already (from the ledger), else None and it is on its way."""
@@ -80,7 +89,7 @@ class Measurer:
             return
         try:
             result = self._scoring.judge(future.result())
-            self._ledger.record_trial(TrialRecord(id.key, result, id.repeat))
+            self._ledger.record_trial(TrialRecord(id.key, result, id.repeat), again=id in self._lost)
         except BaseException as failure:  # noqa: BLE001 - collect() raises it
             self._arrived.put(failure)
         else:

@@ -100,6 +100,11 @@ class BranchStudy:
         self._asks = 0
         self._suggested = 0
 
+    @property
+    def recorded_suggestions(self) -> int:
+        """How many suggestions the record has, as far as it is followed."""
+        return sum(len(ask.suggestions) for ask in self._recorded)
+
     def recall(self, count: int, round_: int, objection: Callable[[SuggestionRecord], str]) -> Answer | None:
         """The recorded answer to the next ask, or None when it must be computed.
 
@@ -124,14 +129,19 @@ class BranchStudy:
         self.accept(answer)
         return answer
 
+    def depart(self) -> None:
+        """Leave the record: what it has beyond this point was suggested without knowing what is known now."""
+        if self._asks < len(self._recorded):
+            self._recorded = self._recorded[: self._asks]
+            self._ledger.forget_asks(self.name, self._asks)
+
     def _reject(self, why: str) -> None:
         if not self._force:
             raise LedgerError(
                 f"the run cannot be continued: branch {self.name}: {why}",
                 remedy="start a new run, or go on from here all the same with --force",
             )
-        self._recorded = self._recorded[: self._asks]
-        self._ledger.forget_asks(self.name, self._asks)
+        self.depart()
 
     def compute(self, count: int) -> InBackground[Answer]:
         """Start computing the answer to the next ask. ``accept`` its result before the next call."""

@@ -23,8 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from spica.signals import Loading
+    from spica.signals import Loading, as_interrupts
 
+    if argv is None:
+        as_interrupts()
     with Loading("interrupted"):
         from spica.commands.arguments import app
         from spica.commands.guard import Guard, leave, underlying

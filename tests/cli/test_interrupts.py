@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 from commands import SMALL
 
 from spica.api import RunOptions, run, source_of
+from spica.record import Ledger
 from spica.report.terminal import result_view
 from spica.sweep import StopFlag, terminate_as_interrupt
 from spica.sweep.events import PhaseChanged, SweepEvent
@@ -23,7 +26,7 @@ TOLD = "interrupted before anything was measured; nothing was written"
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("line", ["enumerating", "tiny candidate"])
 def test_before_the_search_nothing_is_left(tmp_path: Path, number: int, line: str) -> None:
     config, scratch = tmp_path / "small.yaml", tmp_path / "tmp"
@@ -182,3 +185,58 @@ def test_the_first_interrupt_is_raised_and_the_second_lets_the_undoing_go_on() -
         work()
     assert undone == [True]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+#: A command that is sent a signal at a moment of its life.
+_STRUCK = """
+import os, signal, sys
+from spica import cli
+
+number, moment = int(sys.argv.pop(1)), sys.argv.pop(1)
+
+class Strike:
+    def find_spec(self, name, path=None, target=None):
+        if name == moment:
+            os.kill(os.getpid(), number)
+
+sys.meta_path.insert(0, Strike())
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("moment", ["typer", "spica.commands.listing", "spica.facts.models"])
+def test_while_a_command_loads_every_interrupt_is_130(number: int, moment: str) -> None:
+    """In the imports of the program, between them, and in a command."""
+    command = [sys.executable, "-c", _STRUCK, str(int(number)), moment, "models"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_hang_up_that_is_to_be_outlived_is() -> None:
+    command = ["nohup", sys.executable, "-c", _STRUCK, str(int(signal.SIGHUP)), "typer", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("spica ")
+
+
+@pytest.mark.real
+def test_a_run_whose_terminal_is_lost_still_writes_its_results(tmp_path: Path) -> None:
+    """As when an ssh session ends: the terminal is gone, and writing to it is an error."""
+    config, run_folder = tmp_path / "long.yaml", tmp_path / "run"
+    config.write_text(SMALL.replace("num_request_ratio: 4", "num_request_ratio: 2000"))
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(
+            sys.executable, [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(run_folder)]
+        )
+    seen, end = b"", time.monotonic() + 120
+    while b"searching" not in seen and time.monotonic() < end:
+        if select.select([terminal], [], [], 1.0)[0]:
+            seen += os.read(terminal, 65536)
+    os.close(terminal)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert (run_folder / "report.html").exists()
+    with Ledger.read(run_folder) as ledger:
+        assert ledger.events()[-1][0] == "interrupted"

@@ -186,6 +186,13 @@ def test_a_program_outlives_its_process_bit_for_bit(tmp_path: Path) -> None:
     whole = kept.read_bytes()
     kept.write_bytes(whole[:1000] + bytes(64) + whole[1064:])
     assert _second_process(tmp_path) == (first, "True")
+    # A sound file with something else for a program, and no sum or that of another.
+    garbage = np.arange(200, dtype=np.uint8)
+    np.savez(kept, program=garbage, low=np.zeros(2), high=np.ones(2))
+    assert program.load(kept) is None
+    np.savez(kept, program=garbage, low=np.zeros(2), high=np.ones(2), sum=np.array("0" * 64))
+    assert program.load(kept) is None
+    assert _second_process(tmp_path) == (first, "True")
 
 
 def test_a_damaged_program_is_not_loaded(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from spica.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_STACK, SpicaError
+from spica.signals import interrupts
 from spica.text import printable
 
 
@@ -87,7 +88,8 @@ def leave(code: object) -> None:
 
     An interrupt from here on ends the process without a word: all is done, and Python's would be a traceback.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in interrupts():
+        signal.signal(number, lambda signum, frame: os._exit(EXIT_INTERRUPTED))
     if threading.active_count() == 1 or not (code is None or isinstance(code, int)):
         return
     for stream in (sys.stdout, sys.stderr):

@@ -12,6 +12,7 @@ from typing import Final
 
 from spica.errors import EXIT_INTERRUPTED, SweepInterrupted
 from spica.record.results import SweepResult
+from spica.signals import interrupts, let_go_of_lost_terminal
 
 #: The most that killing the workers may delay the end after a second interrupt.
 KILL_SECONDS: Final = 2.0
@@ -38,8 +39,9 @@ class StopFlag:
 def stop_on_interrupt(
     stop: StopFlag, *, kill_workers: Callable[[], None], farewell: str = ""
 ) -> Iterator[None]:
-    """While inside, the first SIGINT or SIGTERM asks the sweep to stop; the second kills the workers and ends
-    the process with exit code 130, without unwinding; ``farewell`` is then the last word on stderr.
+    """While inside, the first interrupt (``spica.signals``) asks the sweep to stop; the second kills the
+    workers and ends the process with exit code 130, without unwinding; ``farewell`` is then the last word on
+    stderr.
 
     Only in the main thread; elsewhere (a notebook's worker thread) it does nothing, since signals cannot be
     handled there.
@@ -49,6 +51,7 @@ def stop_on_interrupt(
         return
 
     def handle(signum: int, frame: FrameType | None) -> None:
+        let_go_of_lost_terminal()
         if stop.requested:
             # In a thread: the main one may be anywhere, also inside a lock that killing needs.
             killer = threading.Thread(target=kill_workers, daemon=True)
@@ -58,7 +61,7 @@ def stop_on_interrupt(
             os._exit(EXIT_INTERRUPTED)
         stop.request()
 
-    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    before = {s: signal.signal(s, handle) for s in interrupts()}
     try:
         yield
     finally:
@@ -77,7 +80,7 @@ def _say_at_once(text: str) -> None:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """While inside, the first SIGINT or SIGTERM raises KeyboardInterrupt, so that what has been begun is
+    """While inside, the first interrupt raises KeyboardInterrupt, so that what has been begun is
     undone; the second one does not disturb that, the third ends the process at once. Only in the main thread,
     as above."""
     if threading.current_thread() is not threading.main_thread():
@@ -87,13 +90,14 @@ def terminate_as_interrupt() -> Iterator[None]:
 
     def handle(signum: int, frame: FrameType | None) -> None:
         nonlocal struck
+        let_go_of_lost_terminal()
         struck += 1
         if struck == 1:
             raise KeyboardInterrupt
         if struck == PATIENCE:
             os._exit(EXIT_INTERRUPTED)
 
-    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    before = {s: signal.signal(s, handle) for s in interrupts()}
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))
 from evaluation_samples import ROUTER, Make
 
 from spica.deployment.shapes import ParallelShape
+from spica.evaluate import replay
 from spica.evaluate.pool import LocalEvaluator
 from spica.evaluate.replay import TRACE_BLOCK_SIZE
 from spica.traffic.replayed import SyntheticTraffic, TraceTraffic, Traffic
@@ -146,3 +147,38 @@ def alike(one: Metrics, other: Metrics) -> bool:
         if not math.isclose(value, other.summary[name], rel_tol=1e-6, abs_tol=1e-6):
             raise AssertionError(f"{name}: {value} and {other.summary[name]}")
     return True
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@settings(deadline=None, max_examples=6, derandomize=True)
+@given(
+    st.sampled_from(["vllm", "sglang", "trtllm"]),
+    st.integers(16, 2000),
+    st.integers(2, 30),
+    st.integers(2, 8),
+)
+def test_engines_and_arrivals_twice_as_fast_only_shrink_time(
+    backend: str, isl: int, osl: int, rate: int
+) -> None:
+    """The runtime's own ``speedup_ratio`` of an engine, with arrivals faster by the same factor. The steps of
+    its clock show in the seventh digit."""
+    slow = SyntheticTraffic(isl, osl, num_requests=10, request_rate=float(rate))
+    one, two = (faster(Make(backend=backend, replicas=2), slow, factor) for factor in (1.0, 2.0))  # type: ignore[arg-type]
+    for name in ("duration_ms", "mean_ttft_ms", "max_ttft_ms", "mean_itl_ms", "mean_e2e_latency_ms"):
+        assert two[name] == pytest.approx(one[name] / 2, rel=1e-5)
+    for name in ("output_throughput_tok_s", "mean_output_token_throughput_per_user"):
+        assert two[name] == pytest.approx(one[name] * 2, rel=1e-5)
+
+
+def faster(make: Make, load: SyntheticTraffic, factor: float) -> Mapping[str, float]:
+    assert load.request_rate is not None
+    plan = make.plan(replace(load, request_rate=load.request_rate * factor))
+    call = replay._deployment(plan, None)
+    engine = call["extra_engine_args"]["engine"]
+    assert isinstance(engine, dict)
+    if factor != 1.0:
+        engine["speedup_ratio"] = factor
+    metrics = replay._judge(plan, replay._replay(plan, call)).metrics
+    assert metrics is not None
+    return metrics.summary

@@ -58,6 +58,7 @@ class Fake:
     def components(self) -> Components:
         return Components(
             attention_format=lambda model, sku, backend, version: None,
+            expert_format=lambda model, sku, backend, version: None,
             model=lambda name: ModelFacts(
                 name, name, "A", self.moe, CONTEXT, 8 if self.moe else 0, 4, "bf16", None
             ),

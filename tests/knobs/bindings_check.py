@@ -84,6 +84,7 @@ def everything(
         concurrency=64,
         kv_load=KvLoad(0.5, 64, 128, 10_000, tuple((role, 5000) for role in roles)),
         fmha_quant_mode="float16",
+        moe_quant_mode="w4a16_mxfp4",
     )
     for knob in rows.values():
         if knob.carried and knob.role in (None, *roles) and backend in knob.backends:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from spica.branches.backend_pool import union_of
@@ -85,10 +85,11 @@ def build_branches(
     modes = [pools_of_mode(space, mode, runner_pairs, components) for mode in space.deployment_mode]
     if not any(mode.pools for mode in modes):
         raise nothing_viable(modes)
-    formats = _attention_formats(model, space.hardware_sku, modes, components)
-    warnings += [_format_note(backend, name) for backend, name in formats.items()]
+    formats = _formats(components.attention_format, model, space.hardware_sku, modes)
+    experts = _formats(components.expert_format, model, space.hardware_sku, modes)
+    warnings += [*_attention_notes(formats), *_expert_notes(experts)]
     setting = _Setting(
-        config, model, policies, predictor_winners or {}, trace, components, formats, engine_model
+        config, model, policies, predictor_winners or {}, trace, components, formats, experts, engine_model
     )
     dropped = [*policies.dropped, *dead_knobs(space, policies.composites), *_left_to_pins(space, model)]
     branches = []
@@ -121,6 +122,7 @@ class _Setting:
     trace: PreparedTrace | None
     components: Components
     attention_formats: Mapping[str, str]
+    expert_formats: Mapping[str, str]
     engine_model: bool
 
 
@@ -142,6 +144,7 @@ def _branch(setting: _Setting, found: ModePools) -> Branch:
         isl=workload.isl or 0,
         osl=workload.osl or 0,
         attention_formats=setting.attention_formats,
+        expert_formats=setting.expert_formats,
         # Without an SLA the planner goes by thresholds and asks no model.
         engine_model=setting.engine_model and setting.config.goal.planner_optimization_target == "sla",
     )
@@ -181,20 +184,29 @@ def _left_to_pins(space: SearchSpace, model: ModelFacts) -> tuple[Dropped, ...]:
     return (Dropped("shape", "one-GPU worker (tp 1)", reason),)
 
 
-def _attention_formats(
-    model: ModelFacts, sku: str, modes: list[ModePools], components: Components
+def _formats(
+    format_of: Callable[[str, str, str, str], str | None], model: ModelFacts, sku: str, modes: list[ModePools]
 ) -> dict[str, str]:
-    """Backend -> the format its prefill attention is timed in, for those without data for the model's own."""
+    """Backend -> the format that is timed in place of the checkpoint's own, of those where it differs."""
     versions = {pool.backend: pool.version for mode in modes for pool in mode.pools}
-    found = {b: components.attention_format(model.path, sku, b, v) for b, v in versions.items()}
+    found = {b: format_of(model.path, sku, b, v) for b, v in versions.items()}
     return {backend: name for backend, name in found.items() if name is not None}
 
 
-def _format_note(backend: str, name: str) -> str:
-    return (
+def _attention_notes(formats: Mapping[str, str]) -> list[str]:
+    return [
         f"{backend}: no data for the model's FP8 prefill attention on this SKU; it is timed in {name} "
         "(a little slow, if anything)"
-    )
+        for backend, name in formats.items()
+    ]
+
+
+def _expert_notes(formats: Mapping[str, str]) -> list[str]:
+    return [
+        f"{backend}: the experts are timed in {name}, in which this engine runs them on this SKU; "
+        "the checkpoint alone says other activations"
+        for backend, name in formats.items()
+    ]
 
 
 def _traffic_of(workload: Workload, trace: PreparedTrace | None) -> TrafficOf | None:

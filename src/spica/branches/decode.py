@@ -69,7 +69,8 @@ class SampleMaker:
     ``isl`` and ``osl`` are needed for a KV-load workload only. ``concurrency`` is the fixed number in flight
     of the workload, if it has one. ``pins`` are the pinned engine settings of each role.
     ``attention_formats`` maps a backend to the number format its prefill attention is timed in, where the
-    data lacks the model's own. ``engine_model``: a planner that scales is given the engine's timing.
+    data lacks the model's own; ``expert_formats`` to that of the experts, where the engine runs them in
+    another than the checkpoint's. ``engine_model``: a planner that scales is given the engine's timing.
     """
 
     deployment: Deployment
@@ -84,6 +85,7 @@ class SampleMaker:
     isl: int = 0
     osl: int = 0
     attention_formats: Mapping[str, str] = field(default_factory=dict)
+    expert_formats: Mapping[str, str] = field(default_factory=dict)
     engine_model: bool = False
 
     def backend(self, values: Values) -> Backend:
@@ -117,6 +119,7 @@ class SampleMaker:
             planner=self._planner(values),
             concurrency=self.concurrency,
             fmha_quant_mode=self.attention_formats.get(backend),
+            moe_quant_mode=self.expert_formats.get(backend),
         )
         if self.knobs.kv_load is None:
             return sample, projection, ""

@@ -26,6 +26,7 @@ from spica.facts import (
     ModelFacts,
     SkuFacts,
     estimator_available,
+    expert_format,
     feasible_shape_tokens,
     kv_capacity,
     model_facts,
@@ -47,6 +48,7 @@ class Components:
     capacity: Capacity = kv_capacity
     estimator: Callable[[], bool] = estimator_available
     attention_format: Callable[[str, str, str, str], str | None] = prefill_attention_format
+    expert_format: Callable[[str, str, str, str], str | None] = expert_format
 
 
 @dataclass(slots=True)

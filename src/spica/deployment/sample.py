@@ -139,7 +139,9 @@ class Sample:
     """One concrete deployment.
 
     ``engines`` holds one entry per active role, in the order of ``parallel.groups``. ``fmha_quant_mode`` is
-    the number format prefill attention is timed in, set only where the data lacks the model's own.
+    the number format prefill attention is timed in, set only where the data lacks the model's own;
+    ``moe_quant_mode`` that of the experts, set only where the engine runs them in another than the
+    checkpoint's.
     """
 
     backend: Backend
@@ -154,6 +156,7 @@ class Sample:
     concurrency: int | None = None
     kv_load: KvLoad | None = None
     fmha_quant_mode: str | None = None
+    moe_quant_mode: str | None = None
 
     @property
     def mode(self) -> Mode:
@@ -175,6 +178,8 @@ class Sample:
         }
         if self.fmha_quant_mode is not None:
             flat["fmha_quant_mode"] = self.fmha_quant_mode
+        if self.moe_quant_mode is not None:
+            flat["moe_quant_mode"] = self.moe_quant_mode
         flat |= _fields(self.deployment, skip=("max_seq_len",))
         flat |= _fields(self.kv_manager)
         for role, group in self.parallel.groups:

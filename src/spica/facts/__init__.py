@@ -8,6 +8,7 @@ import logging
 
 from spica.facts.attention import prefill_attention_format
 from spica.facts.catalog import Catalog, HardwareRow, ModelRow, catalog
+from spica.facts.expert_format import expert_format
 from spica.facts.feasibility import FeasibilityQuery, ShapeFeasibility, feasible_shape_tokens
 from spica.facts.hardware import (
     BACKENDS,
@@ -34,6 +35,7 @@ __all__ = [
     "SkuFacts",
     "catalog",
     "estimator_available",
+    "expert_format",
     "feasible_shape_tokens",
     "known_models",
     "known_skus",

@@ -44,6 +44,13 @@ DERIVED: Final = (
         Inert("only the timing data lacks the format, the engine has it"),
         _MACHINE,
     ),
+    Derived(
+        "moe_quant_mode",
+        (Place(Holder.SAMPLE, "moe_quant_mode"),),
+        EngineArg((f"{TIMING}.moe_quant_mode",)),
+        Inert("the engine chooses it by itself"),
+        _MACHINE,
+    ),
     Derived("concurrency", (Place(Holder.SAMPLE, "concurrency"),), _LOAD, _NO_FILE, _MACHINE),
     Derived(
         "kv_load",

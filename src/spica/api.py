@@ -403,11 +403,10 @@ def _warming_up(inputs: SweepInputs) -> Iterator[threading.Event]:
                     warm_up(inputs.study(branch))
             if not over.is_set():
                 preload()
-        except ImportError:
-            # After an interruption the end imports what reports need, and two threads that import the same
-            # may find a module half made. Then nobody needs what this one was making.
-            if not over.is_set():
-                raise
+        except (ImportError, AttributeError):
+            # Two threads that import the same may find a module half made. This one only saves time: what it
+            # has not made is made where it is needed, and what is truly wrong is met there too.
+            return
 
     threading.Thread(target=work, name="spica-warm-up").start()
     try:

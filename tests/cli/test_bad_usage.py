@@ -279,3 +279,15 @@ def test_trace_that_is_not_there(spica: Spica, tmp_path: Path) -> None:
         told = refused(spica, command, config)
         assert told.startswith(f"error: {config}:3: workload.trace_path: no such file: {tmp_path}/mime.jsonl")
         assert f"did you mean '{tmp_path}/mine.jsonl'?" in told
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+@pytest.mark.parametrize("what", ["models", "hardware"])
+def test_a_listed_name_is_whole(
+    spica: Spica, monkeypatch: pytest.MonkeyPatch, what: str, columns: str
+) -> None:
+    """So that it can be copied, and found by grep."""
+    names = [row["name"] for row in json.loads(spica(what, "--json").out)]
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = [line.split()[0] for line in spica(what).out.splitlines()[1 : len(names) + 1]]
+    assert shown == names

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 
 from spica.text import printable
 
@@ -44,3 +46,12 @@ def print_json(value: Json) -> None:
 def human_bytes(count: float) -> str:
     """Bytes in GiB, as memory sizes are read: ``141.0 GiB``."""
     return f"{count / 2**30:.1f} GiB"
+
+
+def print_whole(table: Table) -> None:
+    """A table on stdout as wide as it is: a name is neither cut nor folded, so that it can be copied and
+    found. A narrower terminal breaks the lines itself."""
+    console = out()
+    roomy = console.options.update(max_width=10_000)
+    console.width = max(console.width, Measurement.get(console, roomy, table).maximum)
+    console.print(table, crop=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from spica.commands.console import human_bytes, out, print_json
+from spica.commands.console import human_bytes, out, print_json, print_whole
 from spica.errors import InputError, Problem, nearest
 from spica.versions import all_versions
 
@@ -41,11 +41,11 @@ def print_models(pattern: str | None, as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for name, justify in (("model", "left"), ("kind", "left"), ("context", "right"), ("weights", "left")):
-        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
     for row in chosen:
         kind = "MoE" if row.is_moe else "dense"
         table.add_row(row.name, kind, str(row.context_length), row.quantization or "16 bit")
-    out().print(table)
+    print_whole(table)
     out().print(f"{len(chosen)} of {len(rows)} models; a folder with a config.json may be given instead")
 
 
@@ -69,14 +69,14 @@ def print_hardware(pattern: str | None, as_json: bool) -> None:
         print_json([_hardware_json(row) for row in chosen])
         return
     table = Table(box=None, pad_edge=False)
-    table.add_column("SKU")
+    table.add_column("SKU", no_wrap=True)
     table.add_column("memory", justify="right")
     table.add_column("GPUs/node", justify="right")
-    table.add_column("backends with performance data", overflow="fold")
+    table.add_column("backends with performance data", no_wrap=True)
     for row in chosen:
         backends = ", ".join(f"{name} {version}" for name, version in row.backends) or "none"
         table.add_row(row.name, human_bytes(row.vram_bytes), str(row.gpus_per_node), backends)
-    out().print(table)
+    print_whole(table)
 
 
 def _hardware_json(row: HardwareRow) -> dict[str, str | int | dict[str, str]]:

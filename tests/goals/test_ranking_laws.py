@@ -92,3 +92,12 @@ def test_one_more_point_never_makes_a_front_smaller_in_volume(
     points = [each.point for each in found]
     reference = reference_point(points, maximize)
     assert hypervolume([*points, extra], maximize, reference) >= hypervolume(points, maximize, reference)
+
+
+def test_two_latencies_are_measured_from_the_worst_seen() -> None:
+    points = [(10.0, 100.0), (50.0, 60.0), (60.0, 150.0)]
+    reference = reference_point(points, (False, False))
+    assert reference == (60.0, 150.0)
+    # 50 x 50 and 10 x 90, of which 10 x 50 is common.
+    assert hypervolume(points, (False, False), reference) == 2500 + 900 - 500
+    assert reference_point([(3.0, 5.0), (1.0, 9.0), (math.inf, 2.0)], (False, True)) == (3.0, 0.0)

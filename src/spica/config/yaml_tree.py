@@ -6,6 +6,7 @@ values after aliases are expanded are bounded, and a key that stands twice is an
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ MAX_KEY: Final = 80
 
 _BOM: Final = b"\xef\xbb\xbf"
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Integers beyond these bits have no business in a message.
+_SHOWN_BITS: Final = 64
+#: An underscore between two digits.
+_DIGIT_GROUPS: Final = re.compile(r"(?<=\d)_(?=\d)")
 _PLAIN_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "seq", "map", "timestamp")
 )
@@ -269,14 +274,22 @@ class _Walk:
         except (ValueError, LookupError, yaml.YAMLError):
             self._add(f"{node.value[:40]!a} cannot be read as {node.tag.rsplit(':', 1)[-1]}", key, None, node)
             return None
-        self._octal(node, value, key)
+        self._decimal(node, value, key)
         return value
 
-    def _octal(self, node: yaml.ScalarNode, value: object, key: str) -> None:
+    def _decimal(self, node: yaml.ScalarNode, value: object, key: str) -> None:
+        """Numbers are decimal, with single underscores between digits; YAML 1.1 reads much else as one."""
+        if type(value) not in (int, float):
+            return
         text = node.value.lstrip("+-").replace("_", "")
         if type(value) is int and len(text) > 1 and text[0] == "0" and text.isdigit():
             remedy = f"write {int(text)}, or {value} if that is meant"
             self._add(f"{node.value} is octal to YAML: {value}", key, None, node, remedy=remedy)
+        elif type(value) is int and value.bit_length() < _SHOWN_BITS and not text.isdigit():
+            # A larger one is out of every range, which is said where ranges are known.
+            self._add(f"{node.value} is no decimal number", key, None, node, remedy=f"write {value}")
+        elif "_" in _DIGIT_GROUPS.sub("", node.value):
+            self._add(f"{node.value} has a stray underscore", key, None, node, remedy=f"write {value}")
 
     def _refuse_tag(self, node: yaml.Node, key: str) -> bool:
         if node.tag in _PLAIN_TAGS:

@@ -221,3 +221,10 @@ def test_a_shorter_context_is_advised_only_where_it_can_help(
         parallel_configs_for(replace(AGG, gpu_budget=budget), facts=DENSE, feasibility=judge)
     assert caught.value.min_gpus == (8 if budget == 4 else None)
     assert ("lower context_length" in caught.value.remedy) is helps
+
+
+def test_every_gpu_of_both_roles_counts_once() -> None:
+    prefill = WorkerGroup(ParallelShape(tp=2), 2)
+    decode = WorkerGroup(ParallelShape(tp=1, attention_dp=4, moe_ep=4), 3)
+    assert DisaggConfig(prefill, decode).used_gpus == 2 * 2 + 3 * 4
+    assert AggConfig(decode).used_gpus == 12

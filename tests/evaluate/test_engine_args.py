@@ -146,3 +146,11 @@ def test_the_runtime_takes_every_role_and_shape() -> None:
             assert normal["dp_size"] == shape.attention_dp
             assert normal["engine"]["worker_type"] == role
             assert (normal["engine"].get("native_host_offload") is not None) == (role == "prefill")
+
+
+def test_sglang_is_told_the_step_of_prefill_twice_and_others_once() -> None:
+    """SGLang's scheduler reads the tokens of a step from these two alone."""
+    told = _engine(engine_args(Make(backend="sglang").sample(), "agg"))["sglang"]
+    assert told == {"chunked_prefill_size": 8192, "max_prefill_tokens": 8192}
+    for backend in ("vllm", "trtllm"):
+        assert "sglang" not in _engine(engine_args(Make(backend=backend).sample(), "agg"))  # type: ignore[arg-type]

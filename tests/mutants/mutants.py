@@ -117,14 +117,14 @@ MUTANTS = (
         "deployment/shapes.py",
         "self.prefill.total_gpus + self.decode.total_gpus",
         "self.decode.total_gpus",
-        "tests/deployment/test_parallel_enumerate.py",
+        "tests/deployment/test_parallel_pool.py",
     ),
     Mutant(
         "pins beyond the budget",
         "branches/pins.py",
         "config.used_gpus > request.gpu_budget",
         "config.used_gpus > 2 * request.gpu_budget",
-        "tests/branches/test_branches.py",
+        "tests/deployment/test_parallel_pool.py",
     ),
     Mutant("KV: one request is too few", "deployment/kv_load.py", "if capacity < 1:", "if capacity < 2:", KV),
     Mutant(

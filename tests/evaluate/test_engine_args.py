@@ -153,4 +153,4 @@ def test_sglang_is_told_the_step_of_prefill_twice_and_others_once() -> None:
     told = _engine(engine_args(Make(backend="sglang").sample(), "agg"))["sglang"]
     assert told == {"chunked_prefill_size": 8192, "max_prefill_tokens": 8192}
     for backend in ("vllm", "trtllm"):
-        assert "sglang" not in _engine(engine_args(Make(backend=backend).sample(), "agg"))  # type: ignore[arg-type]
+        assert "sglang" not in _engine(engine_args(Make(backend=backend).sample(), "agg"))

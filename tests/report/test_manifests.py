@@ -199,3 +199,12 @@ def test_quoting_survives_a_hostile_model_name() -> None:
 )
 def test_resource_names_are_legal(given: str, name: str) -> None:
     assert resource_name(given) == name
+
+
+def test_every_rank_of_attention_has_its_gpus() -> None:
+    config = sample(moe(2, 4, 1, 8)).config()
+    assert workers_of(config)[0].gpus == 8
+    worker = yaml.safe_load(graph_yaml(config, CONTEXT, "n"))["spec"]["components"][1]
+    container = worker["podTemplate"]["spec"]["containers"][0]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert re.findall(r"CUDA_VISIBLE_DEVICES=(\S+)", launch_script(config, CONTEXT)) == ["0,1,2,3,4,5,6,7"]

@@ -172,7 +172,13 @@ MUTANTS = (
     Mutant("a key of other settings", "record/reading.py", "key_of(config) != key", "False", LEDGER),
     Mutant("negative numbers", "record/reading.py", "value < least or ", "", LEDGER),
     Mutant("any version", "record/reading.py", "not _VERSION.fullmatch(_text(version))", "False", LEDGER),
-    Mutant("a lock file that was replaced", "record/lock.py", "if self._is_current(fd):", "if fd:", LEDGER),
+    Mutant(
+        "a lock file that was replaced",
+        "record/lock.py",
+        "if self._is_current(fd):",
+        "if fd:",
+        "tests/sweep/test_run_folder.py",
+    ),
     Mutant("links followed", "record/connect.py", "if part.is_symlink():", "if False:", LEDGER),
     Mutant(
         "a changed table believed",

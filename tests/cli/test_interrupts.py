@@ -220,23 +220,32 @@ def test_a_hang_up_that_is_to_be_outlived_is() -> None:
     assert done.stdout.startswith("spica ")
 
 
+# Not ``pty.fork``: libraries of other tests, already loaded in this process, warn when it forks.
+_ON_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 @pytest.mark.real
 def test_a_run_whose_terminal_is_lost_still_writes_its_results(tmp_path: Path) -> None:
     """As when an ssh session ends: the terminal is gone, and writing to it is an error."""
     config, run_folder = tmp_path / "long.yaml", tmp_path / "run"
     config.write_text(SMALL.replace("num_request_ratio: 4", "num_request_ratio: 2000"))
-    process, terminal = pty.fork()
-    if process == 0:
-        os.execv(
-            sys.executable, [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(run_folder)]
-        )
+    command = [sys.executable, "-m", "spica", "sweep", str(config), "--out", str(run_folder)]
+    terminal, inner = pty.openpty()
+    sweep = subprocess.Popen(
+        [sys.executable, "-c", _ON_A_TERMINAL, *command],
+        stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+    )  # fmt: skip
+    os.close(inner)
     seen, end = b"", time.monotonic() + 120
     while b"searching" not in seen and time.monotonic() < end:
         if select.select([terminal], [], [], 1.0)[0]:
             seen += os.read(terminal, 65536)
     os.close(terminal)
-    _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == 130
+    assert sweep.wait(120) == 130
     assert (run_folder / "report.html").exists()
     with Ledger.read(run_folder) as ledger:
         assert ledger.events()[-1][0] == "interrupted"

@@ -182,3 +182,39 @@ def report(
         from spica.commands.report import report_command
 
     raise typer.Exit(report_command(run, as_json, intact=intact))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a configuration, for editors that complete and check."""
+    with Loading("interrupted"):
+        from spica.commands.console import print_json
+        from spica.config.json_schema import json_schema
+
+    print_json(json_schema())
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("spica.yaml"),
+    model: Annotated[str | None, typer.Option(help="See spica models.", metavar="NAME")] = None,
+    hardware: Annotated[str | None, typer.Option(help="See spica hardware.", metavar="SKU")] = None,
+    gpus: Annotated[int | None, typer.Option(help="The most GPUs.", min=1, max=4096, metavar="N")] = None,
+    isl: Annotated[int | None, typer.Option(help="Prompt tokens.", min=1, metavar="N")] = None,
+    osl: Annotated[int | None, typer.Option(help="Output tokens.", min=1, metavar="N")] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests per second.", min=1e-6, metavar="R")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests in flight.", min=1, metavar="N")] = None,
+    ttft: Annotated[
+        float | None, typer.Option(help="SLA: time to first token.", min=0.001, metavar="MS")
+    ] = None,
+    itl: Annotated[
+        float | None, typer.Option(help="SLA: time between tokens.", min=0.001, metavar="MS")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a first configuration; on a terminal it asks for what no option says."""
+    with Loading("interrupted; nothing was written"):
+        from spica.commands.init import Answers, init_command
+
+    answers = Answers(model, hardware, gpus, isl, osl, rate, concurrency, ttft, itl)
+    raise typer.Exit(init_command(file, answers, force))

@@ -18,7 +18,7 @@ from spica.config.values import shown
 from spica.config.yaml_tree import STDIN, STDIN_SHOWN, YamlTree, parse, parse_value, read_text
 from spica.errors import ConfigError, InputError, Problem, nearest
 
-__all__ = ["LoadedConfig", "config_from_mapping", "dump_resolved", "dump_yaml", "load_config"]
+__all__ = ["LoadedConfig", "config_from_mapping", "dump_resolved", "dump_yaml", "load_config", "load_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig
     Raises ConfigError with every problem, each with file and line, or ``--set`` for an override.
     """
     path = Path(path)
-    text = read_text(path)
+    return load_text(read_text(path), path, overrides)
+
+
+def load_text(text: str, path: Path, overrides: Sequence[str] = ()) -> LoadedConfig:
+    """As `load_config`, for a text that stands in ``path``, or is to stand there."""
     source = STDIN_SHOWN if str(path) == STDIN else str(path)
     tree = parse(text, source)
     if not isinstance(tree.value, dict):

@@ -11,11 +11,12 @@ from spica.errors import Problem, nearest
 from spica.knobs.setting import whole
 
 _DIMS: Final = ("tp", "attention_dp", "moe_tp", "moe_ep", "pp")
-_FIELDS: Final = {
+#: The keys of one role's workers.
+DIMENSIONS: Final = {
     **{dim: whole(dim, 1, 1, 4096, "ranks") for dim in _DIMS},
     "replicas": whole("replicas", 1, 1, 4096, "workers"),
 }
-_ROLES: Final = ("prefill", "decode")
+ROLES: Final = ("prefill", "decode")
 _AGG_FORM: Final = "{tp: N, attention_dp, moe_tp, moe_ep, pp, replicas}"
 _DISAGG_FORM: Final = "{prefill: {tp: N, ...}, decode: {tp: N, ...}}"
 
@@ -27,7 +28,7 @@ def parallel_config(entry: object, key: str) -> tuple[ParallelConfig | None, tup
     allowed = f"agg: {_AGG_FORM}; disagg: {_DISAGG_FORM}"
     if not isinstance(entry, Mapping):
         return None, (Problem(f"{shown(entry)} is not a dict", key, allowed=allowed),)
-    if not any(role in entry for role in _ROLES):
+    if not any(role in entry for role in ROLES):
         workers, problems = _workers(entry, key)
         return (AggConfig(workers) if workers else None), problems
     problems = tuple(
@@ -35,13 +36,13 @@ def parallel_config(entry: object, key: str) -> tuple[ParallelConfig | None, tup
             "no such key beside prefill and decode",
             f"{key}.{name}",
             allowed=_DISAGG_FORM,
-            suggestion=nearest(str(name), _ROLES) or "",
+            suggestion=nearest(str(name), ROLES) or "",
         )
         for name in entry
-        if name not in _ROLES
+        if name not in ROLES
     )
     groups: list[WorkerGroup] = []
-    for role in _ROLES:
+    for role in ROLES:
         if role not in entry:
             problems += (Problem(f"the dict lacks {role}", key, allowed=_DISAGG_FORM),)
             continue
@@ -59,16 +60,16 @@ def _workers(entry: object, key: str) -> tuple[WorkerGroup | None, tuple[Problem
         Problem(
             "no such dimension",
             f"{key}.{name}",
-            allowed=", ".join(_FIELDS),
+            allowed=", ".join(DIMENSIONS),
             suggestion=_near_dimension(str(name)),
         )
         for name in entry
-        if name not in _FIELDS
+        if name not in DIMENSIONS
     ]
     if "tp" not in entry:
         problems.append(Problem("the dict lacks tp", key, allowed=_AGG_FORM))
     values: dict[str, int] = {}
-    for name, setting in _FIELDS.items():
+    for name, setting in DIMENSIONS.items():
         value, problem = check_scalar(setting, entry.get(name, 1), f"{key}.{name}")
         if problem:
             problems.append(problem)
@@ -82,7 +83,7 @@ def _workers(entry: object, key: str) -> tuple[WorkerGroup | None, tuple[Problem
 
 def _near_dimension(name: str) -> str:
     common = {"dp": "attention_dp", "ep": "moe_ep", "expert_parallel": "moe_ep", "tensor_parallel": "tp"}
-    return common.get(name) or nearest(name, _FIELDS) or ""
+    return common.get(name) or nearest(name, DIMENSIONS) or ""
 
 
 def config_entry(config: ParallelConfig) -> dict[str, object]:

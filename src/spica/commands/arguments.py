@@ -218,3 +218,12 @@ def init(
 
     answers = Answers(model, hardware, gpus, isl, osl, rate, concurrency, ttft, itl)
     raise typer.Exit(init_command(file, answers, force))
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """See whether this machine has what a sweep needs: memory, folders, versions, data, one small replay."""
+    with Loading("interrupted"):
+        from spica.commands.doctor import doctor_command
+
+    raise typer.Exit(doctor_command(as_json))
